@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fastsup.train
-from fastsup.checkpoint.async_save import saved_tensors
+from fastsup.checkpoint.writer import saved_tensors
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy, snapshot_of
 
 v1 = tf.compat.v1

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import fastsup.estimator as estimator
 from fastsup.loop import PeriodicHook
-from fastsup.loop.numbers import named_numbers
+from fastsup.loop.metrics import named_numbers
 
 v1 = tf.compat.v1
 

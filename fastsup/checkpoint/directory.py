@@ -1,17 +1,23 @@
-"""The checkpoints of a directory: a list in the order of a restore, and a check that a checkpoint can be read."""
+"""The checkpoints of a directory: which there are, whether each is whole, and which other process writes there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import secrets
+import socket
+import time
 from typing import Any, NamedTuple
 
 from google.protobuf import text_format
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.trackable.base import OBJECT_GRAPH_PROTO_KEY
+from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-from fastsup.checkpoint.index import open_checkpoint
 from fastsup.common.errors import is_read_failure
 from fastsup.common.file_system import is_local, list_names
 from fastsup.core.checks import check_no_pattern
@@ -21,13 +27,46 @@ __all__ = [
     "damage_of",
     "directory_argument",
     "has_checkpoint",
+    "is_object_based",
     "is_unfinished",
     "latest_intact_checkpoint",
     "list_checkpoints",
+    "note_state",
+    "open_checkpoint",
+    "sign",
+    "warn_of_other_writer",
 ]
 
+
+def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
+    """Opens a checkpoint.
+
+    TensorFlow's reader says nothing of an error that ends the list of names: it is then too short.
+
+    Args:
+      path: path of the checkpoint, in the form that `Saver.restore` takes.
+
+    Returns:
+      (reader, shapes): TensorFlow's reader, and for each tensor's name its shape.
+
+    Raises:
+      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so reading has failed.
+      Exception: as TensorFlow's reader.
+    """
+    reader = py_checkpoint_reader.NewCheckpointReader(path)
+    shapes = reader.get_variable_to_shape_map()
+    if not shapes:
+        raise errors.UnavailableError(None, None, f"{path}.index can't be read: it seems to have no tensors.")
+    return reader, shapes
+
+
+def is_object_based(shapes: dict[str, list[int]]) -> bool:
+    """True for a checkpoint of a `tf.train.Checkpoint`, false for one of a `tf.compat.v1.train.Saver`."""
+    return OBJECT_GRAPH_PROTO_KEY in shapes
+
+
 STATE_FILE = "checkpoint"
-# The mark of first_save.py.
+# The mark of a first save that is under way: see durable.py.
 FIRST_SAVE = ".first_save_under_way"
 MISSING = "none of its files exist"
 
@@ -209,16 +248,6 @@ def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
     The checkpoint that the state file calls the newest comes first, as in TensorFlow, so a user can go back to an older
     one by editing that file. The others follow, newest first. A path of another directory in the state file stands for
     the checkpoint of the same name in this directory, if there is one.
-
-    Args:
-      directory: path of the directory, which need not exist.
-      state_file: name of the state file.
-
-    Returns:
-      A `Listing`.
-
-    Raises:
-      tf.errors.OpError: the directory exists and can't be listed.
     """
     found = _Directory(os.fspath(directory), state_file)
     state, fault = _read_state(found)
@@ -306,11 +335,7 @@ def _damage_in(error: Exception) -> str:
 
 
 def is_unfinished(path: str) -> bool:
-    """Returns True if the index of a checkpoint lacks its end, as after a save that was interrupted in its last write.
-
-    Args:
-      path: path of the checkpoint.
-    """
+    """Returns True if the index of a checkpoint lacks its end, as after a save that was interrupted."""
     try:
         with file_io.FileIO(path + ".index", "rb") as file:
             size = file.size()
@@ -333,3 +358,111 @@ def latest_intact_checkpoint(directory: Any) -> str | None:
       tf.errors.OpError: the directory exists and can't be listed, or a checkpoint can't be read at present.
     """
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)
+
+
+# Two trainings that save in one directory notice each other.
+#
+# Each overwrites the state file, and the checkpoints of the same steps, and deletes its own. So before a training
+# replaces a state file, it checks whether another process has replaced the file since this process wrote or read it.
+# An extended attribute of the file names the process that has written it: the content stays TensorFlow's, which
+# programs read line by line. This needs no lock: a process that was killed doesn't save again, and a restart reads
+# the state file first. A file system without such attributes gives no warning.
+
+_ATTRIBUTE = "user.fastsup.writer"
+
+
+class _State(NamedTuple):
+    """A state file as this process has written or read it."""
+
+    identity: tuple[int, int, int] | None
+    writer: str
+
+
+class _Process:
+    """This process, and what it knows of state files: all its sessions and loops are one writer."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.id = secrets.token_hex(8)
+        self.since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self.known: dict[str, _State] = {}
+        self.warned: set[tuple[str, str]] = set()
+
+
+_process = _Process()
+
+
+def _this_process() -> _Process:
+    global _process
+    if _process.pid != os.getpid():  # This is a fork.
+        _process = _Process()
+    return _process
+
+
+def sign(path: str) -> None:
+    """Notes in a state file that this process has written it, and remembers the file."""
+    process = _this_process()
+    if is_local(path) and hasattr(os, "setxattr"):
+        about = f"process {process.pid} on {socket.gethostname()}, running since {process.since}"
+        # The number tells two saves of one process apart.
+        writer = f"{about}, id {process.id}, save {secrets.token_hex(8)}"
+        with contextlib.suppress(OSError):
+            os.setxattr(path, _ATTRIBUTE, writer.encode(errors="replace"), follow_symlinks=False)
+    note_state(path)
+
+
+def note_state(path: str) -> None:
+    """Remembers a state file as it is: this process has written it, or goes on from what it names."""
+    # Before the writer: what replaces the file in between is noticed.
+    identity = _identity(path)
+    _this_process().known[_key(path)] = _State(identity, _writer(path))
+
+
+def warn_of_other_writer(path: str) -> None:
+    """Warns if another process has replaced a state file since `note_state`, once for each such process."""
+    process = _this_process()
+    known = process.known.get(_key(path))
+    if known is None or known.identity == _identity(path):
+        return
+    writer = _writer(path)
+    who, _, identifier = writer.partition(", save ")[0].rpartition(", id ")
+    about = _key(path), identifier
+    if writer in ("", known.writer) or identifier == process.id or about in process.warned:
+        return
+    process.warned.add(about)
+    logging.warning(
+        "%s was replaced by another training: %s has saved there since this one, process %d, wrote or read it. "
+        "Each overwrites the checkpoints of the other, and a restart restores the work of one. End one of them, or "
+        "give each another directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
+        path,
+        who,
+        process.pid,
+    )
+
+
+def _key(path: str) -> str:
+    if not is_local(path):
+        return path
+    directory, name = os.path.split(path)
+    return os.path.join(os.path.realpath(directory), name)
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """What tells whether a local file was replaced or written to; None if that isn't known."""
+    if not is_local(path):
+        return None
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _writer(path: str) -> str:
+    """What `sign` has noted in a file; an empty string for nothing."""
+    if not is_local(path) or not hasattr(os, "getxattr"):
+        return ""
+    try:
+        return os.getxattr(path, _ATTRIBUTE, follow_symlinks=False).decode(errors="replace")
+    except OSError:
+        return ""

@@ -11,24 +11,39 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.protobuf import text_format
 from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 from tensorflow.python.training.saver import Saver
 from tensorflow.python.util import compat, deprecation
 
-from fastsup.checkpoint.directory import STATE_FILE, is_in
-from fastsup.checkpoint.first_save import marking_the_first
-from fastsup.checkpoint.other_writers import sign, warn_of_other_writer
-from fastsup.checkpoint.overwritten import keeping_the_overwritten
+from fastsup.checkpoint.directory import (
+    FIRST_SAVE,
+    STATE_FILE,
+    damage_of,
+    has_checkpoint,
+    is_in,
+    sign,
+    stem_of,
+    step_of,
+    warn_of_other_writer,
+)
 from fastsup.common.errors import writing_files
-from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
-from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
+from fastsup.common.file_system import exists, is_local, tensorflow_errors, write_whole
+from fastsup.common.files import (
+    copy_to_new,
+    files_of_checkpoint,
+    fsync_checkpoint,
+    fsync_directory_and_above,
+    replace_link,
+)
 from fastsup.core.checks import pattern_in
 
 __all__ = [
@@ -37,10 +52,144 @@ __all__ = [
     "is_failed_save",
     "is_plain_saver",
     "keep_durable",
+    "keeping_the_overwritten",
+    "marking_the_first",
     "save_durably",
     "saving",
     "write_state",
 ]
+
+# A mark in a directory whose first save is under way.
+#
+# Until the first save has ended, no state file names a checkpoint. If the machine loses power then, the index of that
+# checkpoint may be whole and its data torn: the directory looks like one that has lost its state file, whose
+# checkpoints are damaged. The mark tells the two apart: with it, nothing had been saved yet, and training begins.
+
+_TEXT = "The first save in this directory has begun and not ended. A later save deletes this file.\n"
+
+
+@contextlib.contextmanager
+def marking_the_first(directory: str) -> Iterator[None]:
+    """Wraps a save. A directory that doesn't exist or isn't local gets no mark."""
+    if not is_local(directory):
+        yield
+        return
+    mark = os.path.join(directory, FIRST_SAVE)
+    # Without a directory, the save itself fails.
+    if os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
+        write_whole(mark, _TEXT)
+        with tensorflow_errors("flushed to the disk", directory):
+            fsync_directory_and_above(directory or ".")
+    try:
+        yield
+    except GeneratorExit:
+        raise  # The program has dropped a save that a thread may still write.
+    except BaseException:
+        # The mark stays if the directory has an index, which may be torn, or if it can't be read.
+        with contextlib.suppress(OSError, errors.OpError):
+            if not has_checkpoint(directory or "."):
+                os.unlink(mark)
+        raise
+    # One that can't be deleted does no harm: it has no meaning where there is a state file.
+    with contextlib.suppress(OSError):
+        os.unlink(mark)
+
+
+# A save over a checkpoint of the same name: the earlier one stays there under another name until the save is durable.
+#
+# TensorFlow replaces the files of a checkpoint one after the other. If the process is killed or the power is lost in
+# between, the index is that of one state and the data that of the other, and neither can be restored. A checkpoint of
+# the same step is written again after a partial restore, and where a program's steps don't change the global step.
+
+# The number of digits of the other name. A restore tries what has the same name up to the number, which is the same.
+_DIGITS = 20
+
+
+@contextlib.contextmanager
+def keeping_the_overwritten(path: str | None) -> Iterator[None]:
+    """Wraps a save. If it fails after it has replaced a file, the earlier checkpoint keeps its other name.
+
+    An index that is a symbolic link becomes a file: TensorFlow would write to what it leads to, such as another run's
+    checkpoint.
+
+    Args:
+      path: path of the checkpoint, with the step; None if it isn't known. One that isn't local, or has no step, is
+        overwritten as by TensorFlow; so is one of the first format, which has no index.
+
+    Raises:
+      tf.errors.OpError: the earlier checkpoint can't get its other name.
+    """
+    if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
+        yield
+        return
+    with tensorflow_errors("copied", path + ".index"):
+        replace_link(path + ".index")
+    if step_of(path) is None or not os.path.exists(path + ".index"):
+        yield
+        return
+    before = _identities(path)
+    _keep_under_another_name(path)
+    try:
+        yield
+    except GeneratorExit:
+        raise  # The thread that writes may still run.
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if _identities(path) == before:
+                _delete(files_of_checkpoint(_other_name(path)))
+        raise
+    # Those of earlier saves too, that were killed here. The newest checkpoint is on the disk now.
+    other_names = re.compile(re.escape(stem_of(path)) + rf"-\d{{{_DIGITS}}}\.(?:index|meta|data-.*)")
+    directory = os.path.dirname(path)
+    with contextlib.suppress(OSError):
+        _delete(os.path.join(directory, name) for name in os.listdir(directory or ".") if other_names.fullmatch(name))
+
+
+def _other_name(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f"{stem_of(path)}-{step_of(path):0{_DIGITS}d}")
+
+
+def _identities(path: str) -> dict[str, tuple[int, int, int]]:
+    """What tells whether a file of a checkpoint has been replaced or written to."""
+    statuses = {name: os.lstat(name) for name in files_of_checkpoint(path)}
+    return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
+
+
+def _delete(names: Iterable[str]) -> None:
+    for name in names:
+        # One that can't be deleted does no harm: the newer one is tried first.
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def _keep_under_another_name(path: str) -> None:
+    """Gives a complete checkpoint a second name, durably."""
+    other = _other_name(path)
+    if os.path.exists(other + ".index") and damage_of(path) is not None:
+        return  # Of a save that has failed: the other one is intact.
+    stem = len(os.path.basename(path))
+    try:
+        with tensorflow_errors("kept while it is overwritten", path):
+            # The index last: with it, the files are a checkpoint.
+            for name in sorted(files_of_checkpoint(path), key=lambda name: name.endswith(".index")):
+                _link_or_copy(name, other + os.path.basename(name)[stem:])
+            fsync_checkpoint(other)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _delete(files_of_checkpoint(other))
+        raise
+
+
+def _link_or_copy(name: str, other: str) -> None:
+    """Gives a file of a checkpoint a second name. An index is copied, since TensorFlow may write it in place."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(other)
+    if not name.endswith(".index"):
+        with contextlib.suppress(OSError):
+            os.link(name, other)
+            return
+    copy_to_new(name, other)
+
 
 # Attribute of an error that a save has raised.
 _FAILED_SAVE = "_fastsup_failed_save"
@@ -49,11 +198,7 @@ _UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
 
 
 def is_failed_save(error: BaseException) -> bool:
-    """True for an error that was raised by a save.
-
-    Args:
-      error: an exception.
-    """
+    """True for an error that was raised by a save."""
     return bool(getattr(error, _FAILED_SAVE, False))
 
 
@@ -80,16 +225,7 @@ def saving(path: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def durable_save(path: str | None, directory: str, other_state_file: bool = False) -> Iterator[None]:
-    """Wraps a save: what each way to save does before the files are written, and after they are named on the disk.
-
-    Args:
-      path: path of the checkpoint, with the step; None if it isn't known.
-      directory: directory of the state file.
-      other_state_file: whether the state file has another name: training isn't restored from it.
-
-    Raises:
-      Exception: as `saving`.
-    """
+    """Wraps a save: what each way to save does before the files are written, and after they are named on the disk."""
     first = contextlib.nullcontext() if other_state_file else marking_the_first(directory)
     with saving(path), first, keeping_the_overwritten(path):
         yield
@@ -160,11 +296,7 @@ def write_state(
 
 
 def is_plain_saver(saver: Any) -> bool:
-    """True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files.
-
-    Args:
-      saver: the saver.
-    """
+    """True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files."""
     return getattr(type(saver), "save", None) is Saver.save and "save" not in vars(saver)
 
 
@@ -233,13 +365,7 @@ def _number_of(session: Any, step: Any) -> Any:
 
 
 def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
-    """The path of a checkpoint, as a Saver names it.
-
-    Args:
-      saver: the `tf.compat.v1.train.Saver`.
-      path: path of the checkpoint, without the step.
-      step: the global step, or None.
-    """
+    """The path of a checkpoint, as a Saver names it."""
     name = os.fsdecode(path)
     if step is None:
         return name
@@ -264,9 +390,6 @@ def keep_durable(manager: Any) -> None:
     """Has a `tf.train.CheckpointManager` make its checkpoints durable before it names them or deletes others.
 
     And delete none of those in another directory that its state file names.
-
-    Args:
-      manager: the manager. One whose class writes the state file in its own way does so, between two flushes.
     """
     if not hasattr(manager, "_record_state") or isinstance(manager._record_state, _StateWriter):
         return
@@ -277,11 +400,7 @@ def keep_durable(manager: Any) -> None:
 
 
 class _StateWriter:
-    """Writes the state file of a manager, in the place of its method: called before and after it deletes checkpoints.
-
-    Args:
-      manager: the `tf.train.CheckpointManager`.
-    """
+    """Writes the state file of a manager in place of its method, called before and after it deletes checkpoints."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager

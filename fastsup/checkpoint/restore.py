@@ -1,15 +1,20 @@
-"""Restores the newest intact checkpoint, and reports the damaged ones."""
+"""Restores the newest intact checkpoint, whole or in part, reports damaged ones, and explains another model's."""
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+import numpy as np
 from google.protobuf.message import DecodeError
-from tensorflow.python.framework import errors
+from tensorflow.python.framework import dtypes, errors, tensor_shape, tensor_util
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import saver as tf_saver
 
 from fastsup.checkpoint.directory import (
     MISSING,
@@ -17,15 +22,28 @@ from fastsup.checkpoint.directory import (
     Listing,
     damage_of,
     is_in,
+    is_object_based,
     is_unfinished,
     latest_intact_checkpoint,
     list_checkpoints,
+    note_state,
+    open_checkpoint,
     step_of,
 )
-from fastsup.checkpoint.other_writers import note_state
 from fastsup.common.errors import is_read_failure
 
-__all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
+__all__ = [
+    "CheckpointRestorer",
+    "NoIntactCheckpointError",
+    "describe_variables",
+    "explaining_other_model",
+    "renumbered_layer_hint",
+    "restore_partially",
+    "restoring_operations",
+    "shape_of_target",
+    "wanted_by",
+    "warn_of_other_shapes",
+]
 
 
 class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  # type: ignore[misc]
@@ -99,16 +117,7 @@ class CheckpointRestorer:
         return None
 
     def restore_checkpoint(self, path: str) -> None:
-        """Restores one checkpoint.
-
-        Args:
-          path: the checkpoint's path.
-
-        Raises:
-          NoIntactCheckpointError: the checkpoint is damaged or incomplete.
-          ValueError: no file of the checkpoint exists.
-          Exception: the saver's error for a checkpoint that doesn't fit the model.
-        """
+        """Restores one checkpoint."""
         cause = self._restore_or_explain(path)
         if cause == MISSING:
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
@@ -135,13 +144,7 @@ class CheckpointRestorer:
         return self.restore_first(list_checkpoints(directory), os.fspath(directory), expects_writer)
 
     def restore_first(self, listing: Listing, place: str, expects_writer: bool = False) -> tuple[str, list[str]] | None:
-        """Restores the first checkpoint of a list that is intact.
-
-        Args:
-          listing: the checkpoints, in the order in which they are tried.
-          place: path of the directory.
-          expects_writer: as for `restore_newest`. So are the result and the errors.
-        """
+        """Restores the first checkpoint of a list that is intact."""
         paths = listing.paths
         waiting = expects_writer and not listing.named
         if waiting:
@@ -190,3 +193,343 @@ def _rotation(listing: Listing, restored: str, damaged: set[str], directory: str
     """Returns the checkpoints that a saver may delete later: none that is damaged or in another directory."""
     kept = [path for path in listing.rotation if path not in damaged]
     return kept if restored in kept or not is_in(restored, directory) else [*kept, restored]
+
+
+# Size of the values that one run feeds. If a run fails because of a shape, its operations are run one by one.
+_BYTES_PER_RUN = 1 << 28
+
+
+class _Wanted(NamedTuple):
+    """A tensor that a saver reads.
+
+    Args:
+      tensor: output of the restore operation.
+      name: name of the tensor in the checkpoint.
+      slice_spec: the slice of that tensor, as in "10 4 0,5:-"; empty for the whole tensor.
+    """
+
+    tensor: Any
+    name: str
+    slice_spec: str
+
+
+def restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
+    """Yields the operations that set one variable or table each, without the operations that group them."""
+    waiting = [graph.get_operation_by_name(restore_op_name)]
+    seen = set()
+    while waiting:
+        op = waiting.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op.type == "NoOp":
+            waiting.extend(reversed(op.control_inputs))
+        else:
+            yield op
+
+
+def wanted_by(op: Any) -> list[_Wanted]:
+    """Returns the tensors that a restoring operation reads from a checkpoint."""
+    wanted, waiting, seen = [], list(op.inputs), set()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.ref() in seen:
+            continue
+        seen.add(tensor.ref())
+        if tensor.op.type == "RestoreV2":
+            names, slices = (tensor_util.constant_value(tensor.op.inputs[n]) for n in (1, 2))
+            if names is None or slices is None:
+                raise ValueError(f'restore="partial" needs a saver whose names are constants, got {tensor.op.name!r}.')
+            at = tensor.value_index
+            wanted.append(_Wanted(tensor, names[at].decode(), slices[at].decode()))
+        else:
+            waiting.extend(tensor.op.inputs)
+    return wanted
+
+
+def _sliced(value: Any, wanted: _Wanted) -> Any:
+    """Returns a partitioned variable's slice of a tensor: "10 4 0,5:-" means rows 0 to 4 of a 10 x 4 tensor."""
+    if not wanted.slice_spec:
+        return value
+    *shape, extents = wanted.slice_spec.split(" ")
+    if [int(size) for size in shape] != list(value.shape):
+        raise _mismatch(f"{wanted.name} has shape {list(value.shape)} in the checkpoint, [{', '.join(shape)}] here")
+    parts = []
+    for extent in extents.split(":"):
+        if extent == "-":
+            parts.append(slice(None))
+        else:
+            start, length = (int(number) for number in extent.split(","))
+            parts.append(slice(start, start + length))
+    return value[tuple(parts)]
+
+
+def _mismatch(difference: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        None,
+        None,
+        "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the "
+        f"graph from the checkpoint: {difference}. A partial restore skips missing tensors, but not different ones.",
+    )
+
+
+def shape_of_target(op: Any) -> Any:
+    """Returns the shape of the variable that an operation sets; None if it is unknown, or if values are reshaped."""
+    if op.type not in ("Assign", "AssignVariableOp"):
+        return None
+    value = op.inputs[1]
+    while value.op.type == "Identity":
+        value = value.op.inputs[0]
+    if value.op.type != "RestoreV2":
+        return None
+    if op.type == "Assign":
+        return op.inputs[0].shape
+    handle = op.inputs[0].op
+    return tensor_shape.TensorShape(handle.get_attr("shape")) if handle.type == "VarHandleOp" else None
+
+
+def _check_shape(op: Any, name: str, value: Any) -> None:
+    # TensorFlow doesn't check the shape when it assigns to a resource variable.
+    shape = shape_of_target(op)
+    if shape is not None and not shape.is_compatible_with(np.shape(value)):
+        raise _mismatch(f"{name} has shape {list(np.shape(value))} in the checkpoint, {shape.as_list()} here")
+
+
+class _Source:
+    """The tensors of a checkpoint, by the names that a saver uses."""
+
+    def __init__(self, path: str) -> None:
+        self._reader, shapes = open_checkpoint(path)
+        self._dtypes = self._reader.get_variable_to_dtype_map()
+        keys = {name: name for name in shapes}
+        if is_object_based(shapes):
+            # tf.train.Checkpoint names tensors after objects, and stores the variables' names in the object graph.
+            keys = tf_saver.object_graph_key_mapping(path)
+        self.keys = {name: key for name, key in keys.items() if key in shapes}
+
+    def value_of(self, wanted: _Wanted) -> Any:
+        key = self.keys[wanted.name]
+        try:
+            value = self._reader.get_tensor(key)
+        except (IndexError, RuntimeError) as error:
+            # The reader's errors for a file that is too short.
+            raise errors.DataLossError(None, None, f"{key}: {error}") from error
+        # An array of quantized numbers has lost their type.
+        saved = self._dtypes.get(key) or dtypes.as_dtype(np.asarray(value).dtype)
+        here = wanted.tensor.dtype.base_dtype
+        if saved != here:
+            raise _mismatch(f"{wanted.name} is {saved.name} in the checkpoint, {here.name} here")
+        return _sliced(value, wanted)
+
+
+def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> None:
+    """Runs restoring operations, fed with the values that they would read."""
+    try:
+        values = {tensor: value for _, feeds, _ in batch for tensor, value in feeds.items()}
+        session.run([op for op, _, _ in batch], values)
+    except errors.InvalidArgumentError as error:
+        if len(batch) == 1:
+            _, feeds, names = batch[0]
+            shapes = ", ".join(str(list(np.shape(value))) for value in feeds.values())
+            raise _mismatch(f"{', '.join(names)}, of shape {shapes} in the checkpoint ({error.message})") from error
+        for operation in batch:
+            _run(session, [operation])
+
+
+def restore_partially(session: Any, saver: Any, path: str) -> None:
+    """Restores the tensors that a checkpoint has and a saver wants.
+
+    The other variables keep their values; the log lists them. The saver's own operations are run, fed with the values,
+    so the graph doesn't change and may be finalised.
+    """
+    source = _Source(path)
+    missing: list[str] = []
+    used: set[str] = set()
+    batch: list[tuple[Any, dict[Any, Any], list[str]]] = []
+    size = 0
+    logging.info("Restoring parameters from %s", path)
+    definition = saver.saver_def
+    # The saver of a model without variables has no operations.
+    operations = restoring_operations(session.graph, definition.restore_op_name) if definition else ()
+    for op in operations:
+        wanted = wanted_by(op)
+        names = sorted({tensor.name for tensor in wanted})
+        used.update(source.keys[name] for name in names if name in source.keys)
+        if not set(names) <= set(source.keys):
+            missing += [name for name in names if name not in source.keys]
+            continue
+        feeds = {tensor.tensor: source.value_of(tensor) for tensor in wanted}
+        if len(wanted) == 1:
+            _check_shape(op, names[0], *feeds.values())
+        batch.append((op, feeds, names))
+        size += sum(np.asarray(value).nbytes for value in feeds.values())
+        if size > _BYTES_PER_RUN:
+            _run(session, batch)
+            batch, size = [], 0
+    if batch:
+        _run(session, batch)
+    extra = sorted(set(source.keys.values()) - used)
+    if missing:
+        logging.warning("Not in the checkpoint %s, so not restored from it: %s", path, ", ".join(sorted(set(missing))))
+    if extra:
+        logging.info("In the checkpoint %s, and not in the model: %s", path, ", ".join(extra))
+
+
+# As many names are listed.
+_LISTED = 20
+_LISTED_SHAPES = 5
+# What an error of the reader can be.
+_UNREADABLE = (errors.OpError, RuntimeError, ValueError, IndexError)
+
+
+class _Misfit(NamedTuple):
+    """What a model wants of a checkpoint and doesn't find there.
+
+    Args:
+      missing: names that the checkpoint lacks.
+      different: what differs, a clause for each name.
+      unused: names in the checkpoint that the model doesn't want.
+    """
+
+    missing: list[str]
+    different: list[str]
+    unused: list[str]
+
+
+def _listed(texts: Iterable[str], separator: str = ", ") -> str:
+    found = list(texts)
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return separator.join(found[:_LISTED]) + more
+
+
+def describe_variables(checkpoint_path: Any) -> str:
+    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
+    try:
+        _, shapes = open_checkpoint(checkpoint_path)
+    except _UNREADABLE as error:
+        return f"The checkpoint {checkpoint_path} can't be read: {error}."
+    return f"The checkpoint {checkpoint_path} holds: {_described(shapes)}."
+
+
+def _described(shapes: dict[str, Any]) -> str:
+    return _listed(f"{name} {shape}" for name, shape in sorted(shapes.items()))
+
+
+def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
+    """The remedy for variables that a checkpoint has under other layer numbers.
+
+    Args:
+      missing: names that the checkpoint lacks.
+      names: names that it has.
+
+    Returns:
+      The remedy for the first of them; "" if no name in the checkpoint differs in layer numbers alone.
+    """
+    numberless: dict[str, list[str]] = {}
+    for name in sorted(names):
+        numberless.setdefault(_without_numbers(name), []).append(name)
+    for wanted in missing:
+        similar = [name for name in numberless.get(_without_numbers(wanted), ()) if name != wanted]
+        if similar:
+            return (
+                f"The checkpoint has {', '.join(similar)}, which differs from {wanted} in the number of the layer "
+                "alone. Keras numbers layers without a name in the order in which they are made: make all layers in "
+                "the same order each time (of an Estimator, inside the model_fn), or name each layer, as in "
+                'tf.keras.layers.Dense(8, name="hidden"). An existing checkpoint is read under its old names by a '
+                "layer that has the old name, or by tf.compat.v1.train.init_from_checkpoint, which takes a dictionary "
+                "from old names to new ones."
+            )
+    return ""
+
+
+def _without_numbers(name: str) -> str:
+    """A variable's name without the numbers of the layers: `dense_1_1/bias` and `dense/bias` give the same name."""
+    return re.sub(r"(_\d+)+(?=/|$)", "", name)
+
+
+def _misfit(graph: Any, saver: Any, path: str, reader: Any, shapes: dict[str, Any]) -> _Misfit:
+    """Compares a checkpoint with what a saver reads."""
+    dtypes = reader.get_variable_to_dtype_map()
+    keys = {name: name for name in shapes}
+    if is_object_based(shapes):
+        keys = {name: key for name, key in tf_saver.object_graph_key_mapping(path).items() if key in shapes}
+    missing: dict[str, None] = {}
+    different: dict[str, str] = {}
+    used = set()
+    definition = getattr(saver, "saver_def", None)
+    for op in restoring_operations(graph, definition.restore_op_name) if definition else ():
+        for wanted in wanted_by(op):
+            name = wanted.name
+            if name not in keys:
+                missing[name] = None
+                continue
+            key = keys[name]
+            used.add(key)
+            here, there = wanted.tensor.dtype.base_dtype, dtypes[key].base_dtype
+            shape = shape_of_target(op)
+            if here != there:
+                different[name] = f"{name} is {there.name} there and {here.name} in the model"
+            elif not wanted.slice_spec and shape is not None and not shape.is_compatible_with(shapes[key]):
+                different[name] = f"{name} has shape {shapes[key]} there and {shape.as_list()} in the model"
+    return _Misfit(sorted(missing), list(different.values()), sorted(set(shapes) - used))
+
+
+def _sentences(path: str, misfit: _Misfit, shapes: dict[str, Any]) -> Iterator[str]:
+    yield f"{path} is the checkpoint of another model."
+    if misfit.missing:
+        lacking = []
+        for name in misfit.missing[:_LISTED]:
+            nearest = difflib.get_close_matches(name, misfit.unused, 1)
+            lacking.append(f"{name} (the nearest is {nearest[0]})" if nearest else name)
+        yield f"It lacks: {_listed([*lacking, *misfit.missing[_LISTED:]])}."
+    if misfit.different:
+        yield f"It differs: {_listed(misfit.different, '; ')}."
+    yield f"It holds: {_described(shapes)}."
+    hint = renumbered_layer_hint(misfit.missing, misfit.unused)
+    if hint:
+        yield hint
+
+
+@contextmanager
+def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = False) -> Iterator[None]:
+    """Wraps a restore. If the checkpoint is another model's, the error begins with what doesn't fit."""
+    try:
+        yield
+    except (errors.NotFoundError, errors.InvalidArgumentError) as error:
+        try:
+            reader, shapes = open_checkpoint(path)
+            misfit = _misfit(graph, saver, path, reader, shapes)
+        except _UNREADABLE:
+            raise error from None  # A server may have other files than this process.
+        if partial:
+            misfit = misfit._replace(missing=[])
+        if not misfit.missing and not misfit.different:
+            raise
+        # Without the operation: its stack, which is printed too, says nothing of the model.
+        explained = type(error)(None, None, f"{' '.join(_sentences(path, misfit, shapes))}\n\n{error.message}")
+    else:
+        return
+    raise explained from None
+
+
+def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
+    """Warns of variables that a checkpoint has in other shapes. A resource variable takes these over."""
+    try:
+        _, shapes = open_checkpoint(path)
+    except _UNREADABLE:
+        return  # It was restored, by a server that may see other files.
+    other = []
+    for variable in variables:
+        saved = shapes.get(variable.op.name)
+        is_part = getattr(variable, "_save_slice_info", None) is not None
+        if saved is not None and not is_part and not variable.shape.is_compatible_with(saved):
+            other.append(f"{variable.op.name} is {variable.shape} in the model and {tuple(saved)} there")
+    if other:
+        more = f"; and {len(other) - _LISTED_SHAPES} more" if len(other) > _LISTED_SHAPES else ""
+        logging.warning(
+            "%s has variables of other shapes, which are used: %s%s. Is it the checkpoint of another model? See "
+            "`python -m fastsup docs recovery#damage-or-a-mistake-in-the-program`.",
+            path,
+            "; ".join(other[:_LISTED_SHAPES]),
+            more,
+        )

@@ -1,19 +1,239 @@
-"""The writer of checkpoints that CheckpointSaverHook and Supervisor share, and the calls of a save's listeners."""
+"""The writer of checkpoints that CheckpointSaverHook and Supervisor share, and the calls of a save's listeners.
+
+It writes while the step waits or in the background, and leaves a checkpoint that holds the state as it is.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import dtypes
+from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.checkpoint.async_save import BackgroundSaver
-from fastsup.checkpoint.durable import save_durably, saving
-from fastsup.checkpoint.unchanged_checkpoint import UNCHANGED, reuse_unchanged_checkpoint
+from fastsup.checkpoint.durable import checkpoint_name, is_plain_saver, save_durably, saving, write_state
 from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.runtime.graph.operations import upstream_operations
+from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 from fastsup.runtime.session import Session
 
-__all__ = ["CheckpointWriter", "call_after_save", "call_before_save"]
+__all__ = [
+    "UNCHANGED",
+    "BackgroundSaver",
+    "CheckpointWriter",
+    "call_after_save",
+    "call_before_save",
+    "reuse_unchanged_checkpoint",
+]
+
+# Leaves the newest checkpoint as it is if it already holds the state that is to be saved.
+#
+# TensorFlow's hook saves the state that was just restored again, under the same name. The saver truncates the index
+# file in place, so for a moment the newest checkpoint is torn: a program that is killed at that moment loses it.
+
+# Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
+UNCHANGED = (
+    "The checkpoint of step %d, %s, holds this state already and is left as it is. "
+    "See `python -m fastsup docs dropin#checkpoints`."
+)
+
+
+def reuse_unchanged_checkpoint(
+    session: Session, saver: Any, save_path: str, step: Any, write_meta_graph: bool
+) -> str | None:
+    """Finds the checkpoint that a save would overwrite with the same values.
+
+    If there is one, does the rest of the save: writes the `.meta` file if it is missing, and the state file.
+
+    Args:
+      session: the session whose variables are to be saved.
+      saver: the saver that is to save them.
+      save_path: path of the checkpoint, without the step.
+      step: the global step to name the checkpoint by; None for a name without a step.
+      write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint.
+
+    Returns:
+      The path of that checkpoint; None if the variables have to be saved.
+    """
+    if not is_plain_saver(saver):
+        return None
+    path = session._unchanged_checkpoint()
+    if path is None or step is None or path not in saver.last_checkpoints:
+        return None
+    if os.path.abspath(str(checkpoint_name(saver, save_path, step))) != os.path.abspath(path):
+        return None
+    if not checkpoint_management.checkpoint_exists_internal(path):
+        return None
+    if write_meta_graph:
+        meta_graph = checkpoint_management.meta_graph_filename(path)
+        if not file_io.file_exists(meta_graph):
+            with session.graph.as_default():
+                saver.export_meta_graph(meta_graph)
+    if saver.last_checkpoints[-1] != path:
+        # The program has gone back to an older one: it is the newest from now on, as after a save.
+        saver._RecordLastCheckpoint(path)
+    # The state file may be lost, or name another checkpoint that is damaged.
+    write_state(os.path.dirname(save_path), path, saver.last_checkpoints, saver._save_relative_paths)
+    return path
+
+
+# Checkpoints written in the background: a snapshot of the variables is made between two steps, and a thread writes
+# it.
+#
+# A snapshot shares the memory of variables that the runtime copies on write, and has copies of the others.
+
+# Index of the first value among the inputs of each operation that writes checkpoints.
+_FIRST_VALUE = {"SaveV2": 3, "SaveSlices": 3, "Save": 2}
+
+
+class BackgroundSaver:
+    """Writes the checkpoints of one Saver in a thread, one at a time."""
+
+    def __init__(self, saver: Any) -> None:
+        self.saver = saver
+        # What is saved, as of some version of the graph: its tensors, and how their values are kept.
+        self._prepared_for: tuple[Any, int] | None = None
+        self._tensors: list[Any] = []
+        self._snapshot = Snapshot([], [])
+        # The memory of the copies of the last save, by the place of the tensor; None for those that aren't copied.
+        self._buffers: list[Any] = []
+        # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._path: Any = None
+
+    def prepare(self, session: Any) -> None:
+        """Does what a save does before it looks at the variables, so that steps can run meanwhile.
+
+        Waits for the write before, if that is still under way.
+        """
+        self.wait()
+        graph = session.graph
+        if self._prepared_for == (graph, graph.version):
+            return
+        with completed_before_exit:
+            self._tensors = saved_tensors(self.saver, graph)
+            self._snapshot = snapshot_of(graph, self._tensors, bool(session.sess_str))
+            self._buffers = [None] * len(self._tensors)
+            self._prepared_for = graph, graph.version
+
+    def save(
+        self,
+        session: Any,
+        path: str,
+        step: Any,
+        write_meta_graph: bool = True,
+        when_written: Callable[[], None] | None = None,
+    ) -> None:
+        """Makes a snapshot of the variables, and returns while it is being written.
+
+        Waits first for the write before this one, if that is still under way.
+
+        Args:
+          session: the `fastsup.Session` that holds the variables.
+          path: path of the checkpoint, without the step.
+          step: the global step to name the checkpoint by; None for a name without a step.
+          write_meta_graph: whether to write a `.meta` file with the graph.
+          when_written: function without arguments, called in the writing thread when the write has ended or failed.
+
+        Raises:
+          Exception: the error of the write before this one, unless `wait` has raised it.
+        """
+        self.prepare(session)
+        values: list[Any] = []
+        if self._tensors:
+            values = session._copy_values(self._tensors, self._buffers, self._snapshot.shared, self._snapshot.before)
+            self._buffers = [
+                value if isinstance(value, numpy.ndarray) and not shared else None
+                for value, shared in zip(values, self._snapshot.shared, strict=True)
+            ]
+        snapshot = _SnapshotSession(session, dict(zip(self._tensors, values, strict=True)))
+        # No daemon: a program that ends during the write waits for it. A daemon thread that still trains while the
+        # interpreter ends could save again and again, so from then on the writing threads are daemons.
+        is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
+        thread = threading.Thread(
+            target=self._write,
+            args=(snapshot, path, step, write_meta_graph, when_written),
+            name=f"save-{step}",
+            daemon=is_late,
+        )
+        with self._starting:
+            thread.start()
+            self._thread = thread
+
+    def _write(
+        self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
+    ) -> None:
+        try:
+            # Without a default graph a new thread executes eagerly under TF 2 behaviour.
+            with completed_before_exit, snapshot.graph.as_default():
+                self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
+            snapshot.saved()
+        except BaseException as error:
+            self._error = error
+        finally:
+            if when_written is not None:
+                when_written()
+
+    def wait(self) -> Any:
+        """Waits for the write under way, and raises its error once. Returns the path of the last checkpoint."""
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._path
+
+
+def saved_tensors(saver: Any, graph: Any) -> list[Any]:
+    """The tensors whose values a Saver writes, each once; none if the value of one of them can't be copied."""
+    save = graph.as_graph_element(saver.as_saver_def().save_tensor_name)
+    tensors: dict[int, Any] = {}
+    for op in upstream_operations([save]):
+        if op.type in _FIRST_VALUE:
+            tensors.update((id(tensor), tensor) for tensor in list(op.inputs)[_FIRST_VALUE[op.type] :])
+    values = list(tensors.values())
+    if any(tensor.dtype in (dtypes.variant, dtypes.resource) or not graph.is_feedable(tensor) for tensor in values):
+        return []
+    return values
+
+
+class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
+    """Stands in for the session in `Saver.save`: runs in that session, with the snapshot fed for the variables."""
+
+    def __init__(self, session: Any, values: dict[Any, Any]) -> None:
+        self._session = session
+        self._values = values
+
+    @property
+    def graph(self) -> Any:
+        return self._session.graph
+
+    @property
+    def sess_str(self) -> Any:
+        return self._session.sess_str
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        return self._session.run(fetches, {**self._values, **(feed_dict or {})}, options, run_metadata)
+
+    def saved(self) -> None:
+        """Counts the checkpoint in the session."""
+        self._session.saves_ended += 1
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
+        raise NotImplementedError("A snapshot of variables is for Saver.save() alone.")
+
+    def partial_run(self, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
+        raise NotImplementedError("A snapshot of variables is for Saver.save() alone.")
 
 
 class CheckpointWriter:
@@ -85,15 +305,7 @@ class CheckpointWriter:
         return written
 
     def prepare(self, session: Session, saver: Any) -> None:
-        """Does what a background save does before it looks at the variables, for a caller that then holds steps back.
-
-        Args:
-          session: the session that holds the variables.
-          saver: the `tf.compat.v1.train.Saver` that writes them.
-
-        Raises:
-          Exception: the error of the background write before.
-        """
+        """Does what a background save does before it reads the variables, for a caller that then holds steps back."""
         self._background_of(saver).prepare(session)
 
     def _background_of(self, saver: Any) -> BackgroundSaver:
@@ -103,36 +315,18 @@ class CheckpointWriter:
         return self._background
 
     def wait(self) -> Any:
-        """Waits for the background write.
-
-        Returns:
-          The path of the checkpoint written last in the background; None if there was none.
-
-        Raises:
-          Exception: the error of the write. The next call doesn't raise it again.
-        """
+        """Waits for the background write, and raises its error once. The path of the checkpoint, or None."""
         return None if self._background is None else self._background.wait()
 
     def finish(self) -> Any:
-        """Waits for the background write, unless an earlier call has done so.
-
-        Returns:
-          The step of the checkpoint; None if no write was under way.
-
-        Raises:
-          Exception: the error of the write.
-        """
+        """Waits for the background write, unless an earlier call has done so. The step of the checkpoint, or None."""
         step, self._pending_step = self._pending_step, None
         if step is not None:
             self.wait()
         return step
 
     def wait_and_log(self) -> bool:
-        """Waits for the background write, and logs its error in place of raising it.
-
-        Returns:
-          True if the write has failed.
-        """
+        """Waits for the background write, and logs its error in place of raising it. True if there was one."""
         try:
             self.wait()
         except Exception as error:
@@ -143,29 +337,14 @@ class CheckpointWriter:
 
 
 def call_before_save(listeners: Iterable[Any], session: Any, step: Any) -> None:
-    """Calls the listeners' `before_save`.
-
-    Args:
-      listeners: the `CheckpointSaverListener` objects.
-      session: the session that holds the variables.
-      step: the global step of the checkpoint.
-    """
+    """Calls the listeners' `before_save`."""
     logging.info("Calling checkpoint listeners before saving checkpoint %d...", step)
     for listener in listeners:
         listener.before_save(session, step)
 
 
 def call_after_save(listeners: Iterable[Any], session: Any, step: Any) -> bool:
-    """Calls the listeners' `after_save`, all of them.
-
-    Args:
-      listeners: the `CheckpointSaverListener` objects.
-      session: the session that holds the variables.
-      step: the global step of the checkpoint.
-
-    Returns:
-      True if a listener has requested a stop.
-    """
+    """Calls the listeners' `after_save`, all of them. True if one has requested a stop."""
     logging.info("Calling checkpoint listeners after saving checkpoint %d...", step)
     should_stop = False
     for listener in listeners:

@@ -1,24 +1,38 @@
-"""Detects that the tasks that train are gone, for parameter servers and evaluators, which only wait for those tasks.
-
-A task that was killed can't report that. But its server's port is closed.
-"""
+"""Whether the tasks of a cluster are there: by their ports, by answers of their servers. Ends connections to them."""
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tensorflow.python.framework import errors
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.tf_config import TaskType, read_tf_config
 
-__all__ = ["PeerLiveness", "any_answers", "named_tasks", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
+__all__ = [
+    "PeerLiveness",
+    "ServerProbe",
+    "any_answers",
+    "end_connections",
+    "named_tasks",
+    "peer_liveness_of",
+    "peer_timeout_secs",
+    "silent_tasks",
+]
+
+# Detects that the tasks that train are gone, for parameter servers and evaluators, which only wait for those tasks.
+#
+# A task that was killed can't report that. But its server's port is closed.
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
@@ -58,12 +72,7 @@ def any_answers(addresses: list[str]) -> bool:
 
 
 class PeerLiveness:
-    """Checks that at least one of a job's chief and workers is alive.
-
-    Args:
-      addresses: HOST:PORT of the server of each. Without addresses no check ever fails.
-      timeout_secs: seconds without an answer from any of them that are an error.
-    """
+    """Checks that at least one of a job's chief and workers is alive."""
 
     def __init__(self, addresses: list[str], timeout_secs: float) -> None:
         self.addresses = addresses
@@ -87,11 +96,7 @@ class PeerLiveness:
         self._silent_since = None
 
     def check(self) -> None:
-        """Connects to the peers, at most once in a quarter of the timeout and at most once a minute.
-
-        Raises:
-          tf.errors.DeadlineExceededError: no peer has answered for `timeout_secs`.
-        """
+        """Connects to the peers, at most once in a quarter of the timeout and at most once a minute."""
         now = time.monotonic()
         if not self.addresses or now < self._next_check:
             return
@@ -139,30 +144,18 @@ def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
 
 
 def silent_tasks(tasks: dict[str, str]) -> dict[str, str]:
-    """Those of some tasks whose ports don't answer. Takes some seconds at most.
-
-    Args:
-      tasks: as `named_tasks` returns them. So is the result.
-    """
+    """Those of some tasks whose ports don't answer. Takes some seconds at most."""
     answering = _answering(list(tasks))
     return {address: name for address, name in tasks.items() if address not in answering}
 
 
 def peer_timeout_secs(config: Any) -> float:
-    """Seconds that a task waits for the others of its job at most.
-
-    Args:
-      config: the task's configuration.
-    """
+    """Seconds that a task waits for the others of its job at most."""
     return getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_TIMEOUT_SECS
 
 
 def peer_liveness_of(config: Any) -> PeerLiveness:
-    """The liveness check of the chief and the workers of a task's job.
-
-    Args:
-      config: the task's `RunConfig`. That of an evaluator has no cluster: TF_CONFIG has the addresses.
-    """
+    """The liveness check of the chief and the workers of a task's job."""
     cluster = config.cluster_spec
     tf_config = read_tf_config()
     if not cluster and config.task_type == TaskType.EVALUATOR:
@@ -171,3 +164,88 @@ def peer_liveness_of(config: Any) -> PeerLiveness:
     if isinstance(cluster, server_lib.ClusterSpec) and tf_config.get("environment") != "google":
         addresses = [address for role in _TRAINING_ROLES if role in cluster.jobs for address in cluster.job_tasks(role)]
     return PeerLiveness([address for address in addresses if address], peer_timeout_secs(config))
+
+
+class ServerProbe:
+    """Opens a session in its own thread, which succeeds once every task that the session needs has answered.
+
+    TensorFlow's runtime waits without limit for a task that is down. No timeout of the session or of the run ends that
+    wait, so the probe's thread waits in place of the caller.
+    """
+
+    def __init__(self, master: str, config: Any) -> None:
+        self._master = master
+        self._config = config
+        self._error: BaseException | None = None
+        # A daemon: if a task never answers, the thread never ends, and must not keep the process alive.
+        self._thread = threading.Thread(target=self._connect, name=f"probe of {master}", daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> None:
+        try:
+            # Outside a graph, a session without a config takes that of eager execution.
+            with ops.Graph().as_default():
+                probe = control_flow_ops.no_op()
+                with tf_session.Session(self._master, config=self._config) as session:
+                    session.run(probe)
+        except BaseException as error:
+            self._error = error
+
+    def has_answered(self, timeout_secs: float) -> bool:
+        """Waits until all tasks have answered, or until the timeout.
+
+        Args:
+          timeout_secs: seconds to wait at most.
+
+        Returns:
+          True if all tasks have answered.
+
+        Raises:
+          BaseException: the error with which the probe's session failed, if it has.
+        """
+        self._thread.join(min(timeout_secs, threading.TIMEOUT_MAX))
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+
+# Where Linux and macOS list the open files of a process.
+_OPEN_FILES = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+_MAPPED = "::ffff:"
+
+
+def end_connections(addresses: Collection[str]) -> int:
+    """Ends all TCP connections of this process to some addresses.
+
+    To their users they look as if the other side had closed them. TensorFlow's runtime then fails the calls that wait
+    for an answer, with `tf.errors.UnavailableError`, and connects again for the next ones.
+    """
+    ends: set[tuple[str | int | bytes, ...]] = set()
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, ValueError):
+            continue
+        ends |= {end[:2] for *_, end in found}
+    return sum(_end_if_to(int(name), ends) for name in os.listdir(_OPEN_FILES) if name.isdigit())
+
+
+def _end_if_to(descriptor: int, ends: set[tuple[str | int | bytes, ...]]) -> bool:
+    """Ends the connection of a descriptor if it is one to one of some addresses. Returns whether it was."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        blocks = os.get_blocking(descriptor)
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            # `socket.setdefaulttimeout` has changed it, for the other users of the socket too.
+            os.set_blocking(descriptor, blocks)
+            peer = connection.getpeername()
+            if not isinstance(peer, tuple) or (str(peer[0]).removeprefix(_MAPPED), peer[1]) not in ends:
+                return False
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    except OSError:
+        return False  # Not connected, or closed in the meantime.

@@ -14,8 +14,7 @@ from tensorflow.python.training import server_lib
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import peer_liveness_of
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.tf_config import TaskType, read_tf_config
 from fastsup.common import stop_signals
 
 __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "start_std_server"]

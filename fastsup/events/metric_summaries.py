@@ -26,13 +26,7 @@ def _write(directory: str, summary: Any, global_step: int) -> None:
 
 
 def write_metrics(output_dir: str, metrics: dict[str, Any], global_step: int) -> None:
-    """Logs metrics and writes them as summaries.
-
-    Args:
-      output_dir: directory of the event file.
-      metrics: dictionary from names to numbers, arrays or serialised summaries. `global_step` isn't written.
-      global_step: the global step of the summaries.
-    """
+    """Logs metrics and writes them as summaries."""
     logging.info("Saving dict for global step %d: %s", global_step, _as_text(metrics))
     summary = summary_pb2.Summary()
     for name, value in metrics.items():
@@ -68,13 +62,7 @@ def write_metrics(output_dir: str, metrics: dict[str, Any], global_step: int) ->
 
 
 def write_checkpoint_path(output_dir: str, checkpoint_path: str, global_step: int) -> None:
-    """Writes the path of the evaluated checkpoint as a summary.
-
-    Args:
-      output_dir: directory of the event file.
-      checkpoint_path: the checkpoint's path.
-      global_step: the global step of the summary.
-    """
+    """Writes the path of the evaluated checkpoint as a summary."""
     logging.info("Saving 'checkpoint_path' summary for global step %d: %s", global_step, checkpoint_path)
     summary = summary_pb2.Summary()
     path = tensor_util.make_tensor_proto(checkpoint_path, dtype=dtypes.string)

@@ -8,9 +8,7 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.job_layout import check_job_layout
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.cluster.tf_config import TaskType, check_job_layout, summarize_tf_config
 from fastsup.estimator.config import distribution
 from fastsup.experiment.experiment import Experiment
 

@@ -23,7 +23,7 @@ from fastsup.experiment.arguments import check_hooks, check_seconds
 from fastsup.experiment.evaluation import log_and_sleep
 from fastsup.experiment.monitor_hooks import is_monitor, replace_monitors_with_hooks
 from fastsup.train import GlobalStepWaiterHook
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = [
     "EvalAndExportListener",

@@ -6,14 +6,11 @@ None of them needs TensorFlow. A loop calls its hooks in the order of its list. 
 
 from fastsup.core import Hook, NativeHook
 from fastsup.loop.checkpoint import CheckpointHook
+from fastsup.loop.metrics import OpenTelemetryHook, PrometheusHook, SummaryHook
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
-from fastsup.loop.open_telemetry import OpenTelemetryHook
-from fastsup.loop.periodic import PeriodicHook, every
+from fastsup.loop.periodic import PeriodicHook, StopAtStepHook, StopWhenHook, TimeLimitHook, every
 from fastsup.loop.progress import ProgressHook
-from fastsup.loop.prometheus import PrometheusHook
 from fastsup.loop.step_loop import StepLoop
-from fastsup.loop.stop import StopAtStepHook, StopWhenHook, TimeLimitHook
-from fastsup.loop.summary import SummaryHook
 
 __all__ = [
     "CheckpointHook",

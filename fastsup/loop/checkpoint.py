@@ -1,19 +1,276 @@
-"""The hook that saves checkpoints, with a function or manager of the program's."""
+"""CheckpointHook, the managers of checkpoints that it saves with, and the restore of the newest intact checkpoint."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import errno
 import inspect
 import logging
 import os
+import re
+import sys
+import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
 from fastsup.common import stop_signals
 from fastsup.core.checks import check_flag, check_no_pattern
-from fastsup.loop.managers import NO_ASYNC, ManagedSaves, manager_in
 from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
+
+NO_ASYNC = "async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
+
+
+def is_tensorflows(manager: Any) -> bool:
+    """True for a `tf.train.CheckpointManager`."""
+    module = sys.modules.get("tensorflow.python.checkpoint.checkpoint_management")
+    return module is not None and isinstance(manager, module.CheckpointManager)
+
+
+def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
+    """Makes a `tf.train.CheckpointManager`."""
+    # A program that has a tf.train.Checkpoint has imported TensorFlow.
+    tf: Any = sys.modules.get("tensorflow")
+    if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
+        raise TypeError(
+            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
+            "out for a function of yours."
+        )
+    folder = os.fspath(directory)
+    try:
+        return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
+    except ValueError:
+        # Of the arguments, or of a state file that names no checkpoint, which the constructor reads.
+        with tempfile.TemporaryDirectory() as empty:
+            manager = tf.train.CheckpointManager(checkpoint, empty, max_to_keep)
+        manager._directory, manager._checkpoint_prefix = folder, os.path.join(folder, os.path.basename(manager._prefix))
+        return manager
+
+
+class ManagedSaves:
+    """Saves checkpoints by a manager, one at a time.
+
+    A checkpoint of TensorFlow's manager is on the disk before an older one is deleted.
+    """
+
+    def __init__(self, manager: Any, async_save: bool) -> None:
+        save = getattr(manager, "save", None)
+        if not callable(save):
+            raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")
+        if not _takes_checkpoint_number(save):
+            raise TypeError(
+                f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save "
+                "doesn't take checkpoint_number. For a tf.train.Checkpoint pass directory=..., or a "
+                "tf.train.CheckpointManager; for any other object pass a function of the global step that saves it."
+            )
+        if async_save and not hasattr(getattr(manager, "checkpoint", None), "sync"):
+            raise TypeError(NO_ASYNC.format(manager))
+        self.manager = manager
+        self._writes_in_thread = async_save
+        self._is_tensorflows = is_tensorflows(manager)
+        # The rest of the save whose files the thread is writing, or None.
+        self._under_way: contextlib.ExitStack | None = None
+        # A CheckpointManager with its own interval would skip checkpoints that are due here.
+        checks_interval = getattr(manager, "checkpoint_interval", None) is not None
+        self._options: dict[str, Any] = {"check_interval": False} if checks_interval else {}
+        if async_save:
+            import tensorflow as tf
+
+            self._options["options"] = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+        if self._is_tensorflows:
+            from fastsup.checkpoint.durable import keep_durable
+
+            keep_durable(manager)
+
+    def open_directory(self) -> None:
+        """Makes the directory of TensorFlow's manager, so that one that can't be used is found early."""
+        from fastsup.common.file_system import is_local
+
+        if not self._is_tensorflows or not is_local(self.manager.directory):
+            return
+        directory = os.path.abspath(self.manager.directory)
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", directory) from None
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", directory)
+
+    def save(self, step: int) -> bool:
+        """Saves a checkpoint, or begins to, after the write before has ended.
+
+        Args:
+          step: the global step.
+
+        Returns:
+          True if the checkpoint is saved; False while a thread writes it.
+
+        Raises:
+          Exception: the error of the save, or of the write before.
+        """
+        self.wait()
+        if not self._is_tensorflows:
+            self.manager.save(checkpoint_number=step, **self._options)
+            return not self._writes_in_thread
+        from fastsup.checkpoint.durable import durable_save, saving
+        from fastsup.common.file_system import is_local
+
+        directory = self.manager.directory
+        if is_local(directory):
+            # Its first save would make the directory too late for the mark.
+            with saving(None), contextlib.suppress(FileExistsError):
+                os.makedirs(directory)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(durable_save(f"{self.manager._prefix}-{step}", directory))
+            self.manager.save(checkpoint_number=step, **self._options)
+            if self._writes_in_thread:
+                self._under_way = stack.pop_all()
+        return not self._writes_in_thread
+
+    def wait(self) -> bool:
+        """Waits for the thread that writes.
+
+        Returns:
+          True if it was writing, or has written since the last call.
+
+        Raises:
+          Exception: the error of the write, once.
+        """
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            return False
+        with under_way:
+            self.manager.checkpoint.sync()
+            # sync() leaves the error for the next save.
+            writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
+            if writer is not None:
+                writer._check_async_thread_error()
+        return True
+
+
+def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
+    """Returns True if a method takes the argument `checkpoint_number`, or if its arguments aren't known."""
+    try:
+        arguments = inspect.signature(save).parameters
+    except (TypeError, ValueError):
+        return True
+    takes_any_name = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())
+    return takes_any_name or "checkpoint_number" in arguments
+
+
+def restore_newest(manager: Any) -> int | None:
+    """Restores the newest intact checkpoint.
+
+    It is looked for in the directory, not only in the state file, which may be lost or damaged.
+
+    Args:
+      manager: the `tf.train.CheckpointManager`, or an object with such attributes.
+
+    Returns:
+      The number at the end of the checkpoint's name, which is its global step; None without a checkpoint.
+
+    Raises:
+      NoIntactCheckpointError: there are checkpoints, and none is intact. It is a RuntimeError, too.
+      ValueError: a checkpoint has no number at the end of its name, or doesn't fit the objects.
+      AssertionError: a checkpoint has no value for any of the objects.
+      tf.errors.OpError, OSError, MemoryError: the files can't be read at present, or not by this user; an older
+        checkpoint isn't tried.
+    """
+    from fastsup.checkpoint.restore import CheckpointRestorer
+
+    def restore(path: str) -> None:
+        _number_of(path)
+        status = manager.checkpoint.restore(path)
+        _check_match(manager.checkpoint, status, path)
+
+    listing, place = _listing_of(manager)
+    restored = CheckpointRestorer(restore, lambda: None).restore_first(listing, place)
+    if restored is None:
+        return None
+    path, rotation = restored
+    if is_tensorflows(manager):
+        _continue_after(manager, path, rotation)
+    _logger.info("Restored %s: going on after global step %d.", path, _number_of(path))
+    return _number_of(path)
+
+
+def _listing_of(manager: Any) -> tuple[Any, str]:
+    """The checkpoints in the order in which they are tried, and the name of the place in which they are."""
+    from fastsup.checkpoint.directory import STATE_FILE, Listing, list_checkpoints, note_state, stem_of
+
+    if is_tensorflows(manager):
+        note_state(os.path.join(manager.directory, STATE_FILE))
+        listing = list_checkpoints(manager.directory)
+        if not listing.named:
+            # Those of other names may be another program's.
+            name = os.path.basename(manager._prefix)
+            own = [path for path in listing.paths if stem_of(path) == name]
+            listing = listing._replace(paths=own or listing.paths)
+        return listing, manager.directory
+    newest = manager.latest_checkpoint
+    if newest is None:
+        return Listing([], [], [], False, []), repr(manager)
+    older = [path for path in reversed(manager.checkpoints) if path != newest]
+    return Listing([newest, *older], list(manager.checkpoints), [], True, []), repr(manager)
+
+
+def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
+    """Has a manager go on from a checkpoint, where that isn't the one that its state file calls the newest."""
+    newest = manager.latest_checkpoint
+    if newest is not None and os.path.normpath(newest) == os.path.normpath(path):
+        return
+    kept = {os.path.normpath(other) for other in rotation} - {os.path.normpath(path)}
+    times = [(other, secs) for other, secs in manager._maybe_delete.items() if os.path.normpath(other) in kept]
+    manager._maybe_delete = collections.OrderedDict([*times, (path, time.time())])
+    manager._latest_checkpoint = path
+
+
+def _check_match(checkpoint: Any, status: Any, path: str) -> None:
+    """Refuses a checkpoint without a value for any of the objects: training would go on from initial values.
+
+    TensorFlow's `assert_nontrivial_match` lets such a checkpoint pass, since the counter of the saves fits always.
+    """
+    matched = getattr(getattr(status, "_checkpoint", None), "object_by_proto_id", None)
+    if matched is None:
+        _check_older_form(status, path)
+        return
+    counter = getattr(checkpoint, "_save_counter", None)
+    root = getattr(status, "_root", checkpoint)
+    if any(known is not root and known is not counter for known in matched.values()):
+        return
+    names = sorted(name for name in checkpoint._trackable_children() if name != "save_counter")
+    if names:
+        status.expect_partial()  # TensorFlow need not warn of it, too.
+        raise AssertionError(
+            f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
+            f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
+            "names that they were saved with, or use another directory."
+        )
+
+
+def _check_older_form(status: Any, path: str) -> None:
+    """Refuses a checkpoint that TensorFlow has taken for one of its older form, of a Saver, though it isn't one.
+
+    It does so if reading the index has failed, in the middle of it, and restores nothing then.
+    """
+    from tensorflow.python.checkpoint.checkpoint import NameBasedSaverStatus
+    from tensorflow.python.framework import errors
+
+    from fastsup.checkpoint.directory import is_object_based, open_checkpoint
+
+    # Another library has other ones.
+    if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):
+        raise errors.UnavailableError(None, None, f"{path}.index could not be read, so nothing was restored from it.")
+
+
+def _number_of(path: str) -> int:
+    found = re.search(r"-(\d+)$", path)
+    if found is None:
+        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
+    return int(found.group(1))
 
 
 class CheckpointHook(PeriodicHook):

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastsup.common.results import each_result
 from fastsup.core.checks import check_flag, check_interval
-from fastsup.loop.numbers import Values, check_values, named_numbers
+from fastsup.loop.metrics import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from fastsup.common.progress_display import check_display_arguments, open_display
 from fastsup.core.clock import steady
-from fastsup.loop.numbers import Values, check_values, named_numbers
+from fastsup.loop.metrics import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
 

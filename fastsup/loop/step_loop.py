@@ -12,8 +12,7 @@ from typing import Any
 import fastsup.core
 from fastsup.common.errors import FailureRow, is_preemption
 from fastsup.core.checks import check_flag, check_fuse
-from fastsup.loop.checkpoint import CheckpointHook
-from fastsup.loop.restore import restore_newest
+from fastsup.loop.checkpoint import CheckpointHook, restore_newest
 from fastsup.loop.session_hooks import with_session_hooks
 
 __all__ = ["StepLoop"]

@@ -10,8 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from fastsup.profile.export import SCHEMA
-from fastsup.profile.numbers.quantities import duration
-from fastsup.profile.numbers.rows import LOOP, name_of
+from fastsup.profile.numbers import LOOP, duration, name_of
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.table import WIDTH, Line
 

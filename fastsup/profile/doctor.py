@@ -14,8 +14,7 @@ from fastsup.common.absent_names import SWITCH, install_command
 from fastsup.common.script import add_script
 from fastsup.common.versions import TENSORFLOWS, version_of
 from fastsup.profile.doctor_script import examine
-from fastsup.profile.numbers.head import cores
-from fastsup.profile.numbers.quantities import duration
+from fastsup.profile.numbers import cores, duration
 from fastsup.profile.recording.recorder import Recorder
 
 __all__ = ["add_parser", "warnings"]

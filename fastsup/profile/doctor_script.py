@@ -10,10 +10,9 @@ from collections import Counter
 from fastsup.common.script import ScriptFile, ScriptModule, script_command
 from fastsup.core.sessions import PlanExecutor
 from fastsup.eager.function_notes import FunctionNote
-from fastsup.profile.advice.tensorflow_own import counterpart
+from fastsup.profile.advice.steps import counterpart
 from fastsup.profile.command import print_at_the_end, run_profiled
-from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.numbers import SessionPart, duration, percent
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.report import Report
 from fastsup.profile.table import WIDTH, Line, runs

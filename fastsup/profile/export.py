@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.numbers import SessionPart
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.report import Report, Row
 

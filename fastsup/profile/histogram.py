@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, log10
 
-from fastsup.profile.numbers.quantities import duration
+from fastsup.profile.numbers import duration
 
 __all__ = ["Histogram", "as_lines"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fastsup.profile.numbers.rows import LOOP, Row
+from fastsup.profile.numbers import LOOP, Row
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report
 

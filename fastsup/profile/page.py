@@ -14,9 +14,8 @@ from typing import Any
 
 from fastsup.profile.export import as_dict
 from fastsup.profile.histogram import Histogram
-from fastsup.profile.numbers.quantities import count as as_count
-from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.rows import hooks_among
+from fastsup.profile.numbers import count as as_count
+from fastsup.profile.numbers import duration, hooks_among, percent
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastsup.core.sessions import SessionOrigin, current_origin
 from fastsup.eager.function_notes import FunctionNote, end_notes, take_notes
-from fastsup.profile.recording.timeline import Timeline
+from fastsup.profile.recording.phases import Timeline
 
 __all__ = ["Program"]
 

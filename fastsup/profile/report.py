@@ -10,10 +10,19 @@ from typing import Any
 from fastsup.core.sessions import PlanExecutor, SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice.steps import advice_on
-from fastsup.profile.numbers.head import Head, head_of
-from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.rows import CALLBACKS, LOOP, ProfileRows, Row, Times
-from fastsup.profile.numbers.session_part import SessionPart, names_of
+from fastsup.profile.numbers import (
+    CALLBACKS,
+    LOOP,
+    Head,
+    ProfileRows,
+    Row,
+    SessionPart,
+    Times,
+    duration,
+    head_of,
+    names_of,
+    percent,
+)
 from fastsup.profile.recording.phases import (
     BETWEEN,
     BY_TENSORFLOW_FUNCTION,
@@ -24,8 +33,7 @@ from fastsup.profile.recording.phases import (
     STEP_FETCH,
 )
 from fastsup.profile.recording.recorder import Recorder
-from fastsup.profile.recording.span_registry import OTHER_FETCHES
-from fastsup.profile.recording.statistics import RUNTIME, SESSION
+from fastsup.profile.recording.statistics import OTHER_FETCHES, RUNTIME, SESSION
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 

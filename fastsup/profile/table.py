@@ -11,9 +11,7 @@ import textwrap
 from typing import TextIO
 
 from fastsup.profile.histogram import as_lines
-from fastsup.profile.numbers.quantities import count, duration, percent
-from fastsup.profile.numbers.rows import hooks_among
-from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.numbers import SessionPart, count, duration, hooks_among, percent
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row
 

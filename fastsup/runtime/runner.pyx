@@ -360,7 +360,7 @@ cdef class SessionRunner:
         """Has several runs of a step made in one call, and counts their steps, which this session's plans don't.
 
         Args:
-          several: who makes them. See `fastsup.train.engine.steps_at_once`.
+          several: who makes them. See `fastsup.train.session.graph_loop`.
           limit, seconds, watched: the arguments of its `run_steps`.
           delta: what each run adds to the global step, negative if unknown.
 

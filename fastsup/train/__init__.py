@@ -22,14 +22,10 @@ from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
-from fastsup.train.hooks.global_step_waiter import GlobalStepWaiterHook
-from fastsup.train.hooks.logging_tensor import LoggingTensorHook
-from fastsup.train.hooks.nan_tensor import NanTensorHook
-from fastsup.train.hooks.profiler import ProfilerHook
+from fastsup.train.hooks.event_files import ProfilerHook, StepCounterHook, SummarySaverHook
 from fastsup.train.hooks.progress import ProgressHook
-from fastsup.train.hooks.step_counter import StepCounterHook
-from fastsup.train.hooks.stop_at_step import StopAtStepHook
-from fastsup.train.hooks.summary_saver import SummarySaverHook
+from fastsup.train.hooks.step_limits import GlobalStepWaiterHook, StopAtStepHook
+from fastsup.train.hooks.tensor_values import LoggingTensorHook, NanTensorHook
 from fastsup.train.hooks.watchdog import WatchdogHook
 from fastsup.train.session.monitored_session import MonitoredSession, SingularMonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator

@@ -16,7 +16,7 @@ import tensorflow as tf
 from program import set_up_process
 
 from fastsup import estimator as est
-from fastsup.cluster.collective import peers
+from fastsup.cluster.collective import watch
 
 v1 = tf.compat.v1
 DEFAULTS: dict[str, Any] = {
@@ -61,7 +61,7 @@ def rows(batch: int, number: int) -> tuple[Any, Any]:
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process(settings["alarm_secs"])
-    peers.SILENT_SECS = settings["silent_secs"]
+    watch.SILENT_SECS = settings["silent_secs"]
     if not settings["eager"]:
         v1.disable_eager_execution()
     alone = "TF_CONFIG" not in os.environ

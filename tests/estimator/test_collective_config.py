@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator as est
-from fastsup.cluster.collective import server
+from fastsup.cluster.collective import task
 from fastsup.estimator.config import distribution
 
 v1 = tf.compat.v1
@@ -144,14 +144,14 @@ def test_a_job_needs_no_parameter_server(make_config: Any, tmp_path: Any) -> Non
 
 
 def test_a_process_is_one_task_for_ever(make_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_started", {})
-    monkeypatch.setattr(server, "start_server", mock.Mock())
+    monkeypatch.setattr(task, "_started", {})
+    monkeypatch.setattr(task, "start_server", mock.Mock())
     first = make_config(config_of("worker", 1, WORKERS))
-    server.ensure_server(first, v1.ConfigProto())
-    server.ensure_server(first, v1.ConfigProto())
-    assert server.start_server.call_count == 1  # type: ignore[attr-defined]
+    task.ensure_server(first, v1.ConfigProto())
+    task.ensure_server(first, v1.ConfigProto())
+    assert task.start_server.call_count == 1  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match=r"This process is worker 1 of .* It can't become worker 0 of"):
-        server.ensure_server(make_config(config_of("worker", 0, WORKERS)), v1.ConfigProto())
+        task.ensure_server(make_config(config_of("worker", 0, WORKERS)), v1.ConfigProto())
 
 
 @pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
@@ -159,7 +159,7 @@ def test_a_lonely_worker_names_who_is_missing(
     make: Any, make_config: Any, input_fn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else is ever started."""
-    monkeypatch.setattr(server, "_started", {})
+    monkeypatch.setattr(task, "_started", {})
     with socket.create_server(("localhost", 0)) as one, socket.create_server(("localhost", 0)) as other:
         ports = [one.getsockname()[1], other.getsockname()[1]]
     tf_config = config_of("worker", 0, {"worker": [f"localhost:{port}" for port in ports]})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastsup.cluster.connections import end_connections
+from fastsup.cluster.peer_liveness import end_connections
 
 
 @pytest.fixture(params=[socket.AF_INET, socket.AF_INET6])

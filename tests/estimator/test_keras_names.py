@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fastsup import estimator as est
 from fastsup import experiment
-from fastsup.checkpoint.other_model import renumbered_layer_hint
+from fastsup.checkpoint.restore import renumbered_layer_hint
 
 v1 = tf.compat.v1
 

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from fastsup.cluster.collective import peer_watch
-from fastsup.cluster.collective.peer_watch import PeerWatch
-from fastsup.cluster.collective.peers import Peer
-from fastsup.cluster.collective.task_status import TRAINING, TaskStatus
+from fastsup.cluster.collective import watch as watch_module
+from fastsup.cluster.collective.watch import TRAINING, Peer, PeerWatch, TaskStatus
 
 
 def test_the_end_waits_once_for_threads_that_wait_for_a_lost_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once for each of them."""
-    monkeypatch.setattr(peer_watch, "_JOIN_SECS", 1.0)
-    monkeypatch.setattr(peer_watch, "_WATCH_SECS", 0.01)
+    monkeypatch.setattr(watch_module, "_JOIN_SECS", 1.0)
+    monkeypatch.setattr(watch_module, "_WATCH_SECS", 0.01)
     answered = threading.Event()
     waiting = threading.Semaphore(0)
 
@@ -27,7 +25,7 @@ def test_the_end_waits_once_for_threads_that_wait_for_a_lost_task(monkeypatch: p
         answered.wait(30)
         return result
 
-    monkeypatch.setattr(peer_watch.StatusBoard, "exchange", lambda *arguments: wait({}))
+    monkeypatch.setattr(watch_module.StatusBoard, "exchange", lambda *arguments: wait({}))
     monkeypatch.setattr(Peer, "process_loss", lambda peer: wait(None))
     own, other = (Peer(number, f"worker {number}", f"/job:worker/task:{number}", "localhost:1") for number in range(2))
     status = TaskStatus("process", 1, phase=TRAINING)

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator, train
-from fastsup.checkpoint import other_writers
-from fastsup.checkpoint.other_writers import note_state, sign, warn_of_other_writer
+from fastsup.checkpoint import directory
+from fastsup.checkpoint.directory import note_state, sign, warn_of_other_writer
 from fastsup.loop import CheckpointHook, StepLoop
 
 sys.path.append(str(Path(__file__).parent))
@@ -186,12 +186,12 @@ class _Other:
     """Writes as another process does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-        self._process, self._path = other_writers._Process(), path
+        self._process, self._path = directory._Process(), path
         self._monkeypatch = monkeypatch
 
     def write(self, text: str) -> None:
         with self._monkeypatch.context() as patch:
-            patch.setattr(other_writers, "_process", self._process)
+            patch.setattr(directory, "_process", self._process)
             self._path.unlink(missing_ok=True)
             self._path.write_text(text)
             sign(str(self._path))

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from fastsup import train
 from fastsup.checkpoint.directory import list_checkpoints
-from fastsup.cluster.task_settings import TaskSettings, parse_task_settings
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.tf_config import TaskSettings, parse_task_settings, read_tf_config
 from fastsup.contrib.training import HParams
 from fastsup.profile.compare import compare, load
 

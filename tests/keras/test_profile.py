@@ -23,11 +23,11 @@ from processes import Processes
 
 import fastsup
 import fastsup.keras
-from fastsup.profile import call_cost
+from fastsup.profile import profiler as profiler_module
 from fastsup.profile.advice import passes
 from fastsup.profile.compare import compare
 from fastsup.profile.export import as_dict
-from fastsup.profile.numbers.quantities import duration, percent
+from fastsup.profile.numbers import duration, percent
 from fastsup.profile.report import Report
 
 pytestmark = [
@@ -589,11 +589,11 @@ def test_a_profile_of_one_fit_within_that_of_the_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the one measures for its advice isn't in the other."""
-    monkeypatch.setattr(call_cost, "_measured", [])
+    monkeypatch.setattr(profiler_module, "_measured", [])
     with fastsup.HookProfiler() as of_program:
         small_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[fastsup.keras.ProfilerCallback()])
     assert "accelerate(model) saves" in capsys.readouterr().out
-    assert call_cost._measured != []
+    assert profiler_module._measured != []
     report = of_program.report()
     assert (report.steps, report.rows, report.other_profilers_used) == (0, (), True)
     assert "a fit with a ProfilerCallback, aren't in this one" in report.advice()

@@ -161,7 +161,7 @@ def test_a_save_in_a_thread_that_nobody_waits_for(tmp_path: Path) -> None:
     """The thread may still replace the files: what they are copied to must stay."""
     import tensorflow as tf
 
-    from fastsup.checkpoint.overwritten import keeping_the_overwritten
+    from fastsup.checkpoint.durable import keeping_the_overwritten
 
     path = tf.train.Checkpoint(weights=tf.Variable(1.0)).write(str(tmp_path / "ckpt-2"))
     kept = keeping_the_overwritten(path)

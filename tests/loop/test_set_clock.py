@@ -38,7 +38,7 @@ PERIODIC = "StopWhenHook(lambda loop: seen.append(1) or len(seen) == 5, every_se
 SESSION = """
 import tensorflow as tf
 import fastsup
-from fastsup.train.session.session_wait import WaitLog
+from fastsup.train.session.session_manager import WaitLog
 log = WaitLog(30)
 hook = fastsup.estimator.StopAtSecsHook(0.2)
 with tf.Graph().as_default():

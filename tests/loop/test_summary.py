@@ -91,7 +91,7 @@ def test_a_writer_of_tensorflow_needs_tensorboard(monkeypatch: pytest.MonkeyPatc
     import tensorflow as tf
 
     writer = tf.summary.create_file_writer(str(tmp_path))
-    monkeypatch.setattr("fastsup.loop.summary.find_spec", lambda name: None)
+    monkeypatch.setattr("fastsup.loop.metrics.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="TensorBoard, which isn't installed: pip install tensorboard"):
         SummaryHook(writer)
     SummaryHook(lambda name, value, step: None)

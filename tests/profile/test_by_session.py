@@ -14,7 +14,7 @@ import tensorflow as tf
 import fastsup
 from fastsup import HookProfiler
 from fastsup.core import StepLoop
-from fastsup.profile.recording.span_registry import describe
+from fastsup.profile.recording.statistics import describe
 from fastsup.profile.report import Report
 
 v1 = tf.compat.v1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fastsup.core import timeline
-from fastsup.profile.recording.timeline import Timeline
+from fastsup.profile.recording.phases import Timeline
 
 
 class Clock:

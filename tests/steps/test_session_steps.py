@@ -19,8 +19,8 @@ from fastsup import train
 from fastsup.core import Hook
 from fastsup.runtime.executor import is_jit_on
 from fastsup.steps.fused import FusedCalls
-from fastsup.train.engine.steps_at_once import StepsAtOnce
-from fastsup.train.session import graph_steps
+from fastsup.train.session import graph_loop
+from fastsup.train.session.graph_loop import StepsAtOnce
 
 v1 = tf.compat.v1
 
@@ -52,7 +52,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     run_steps = StepsAtOnce.run_steps
     monkeypatch.setattr(StepsAtOnce, "run_steps", noting)
     monkeypatch.setattr(FusedCalls, "is_next", lambda self: not self.why_not_fused)
-    monkeypatch.setattr(graph_steps, "is_jit_on", level_is_on)
+    monkeypatch.setattr(graph_loop, "is_jit_on", level_is_on)
     return runs
 
 
@@ -131,7 +131,7 @@ def test_random_programs(at_once_for_module: list[int], **program: Any) -> None:
 @pytest.fixture(scope="module")
 def at_once_for_module() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_steps, "is_jit_on", level_is_on)
+        patch.setattr(graph_loop, "is_jit_on", level_is_on)
         patch.setattr(FusedCalls, "is_next", lambda self: not self.why_not_fused)
         yield []
 

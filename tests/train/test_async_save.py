@@ -15,7 +15,7 @@ from tensorflow.python.ops import lookup_ops
 
 import fastsup
 from fastsup import train
-from fastsup.checkpoint.async_save import BackgroundSaver
+from fastsup.checkpoint.writer import BackgroundSaver
 
 v1 = tf.compat.v1
 

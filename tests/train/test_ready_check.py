@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resources
 
 import fastsup
-from fastsup.train.session.ready_check import ReadyCheck
+from fastsup.train.session.session_manager import ReadyCheck
 
 v1 = tf.compat.v1
 

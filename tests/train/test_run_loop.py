@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 v1 = tf.compat.v1
 

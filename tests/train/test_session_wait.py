@@ -90,13 +90,13 @@ def test_a_chief_s_wait_for_a_server_that_is_not_up_ends(graph: Any, tmp_path: A
     [(0, 30, 0.5), (2, 30, 0.5), (40, 30, 10), (1000, 30, 30), (40, 0.1, 0.1), (40, -1, 0)],
 )
 def test_pauses(waited: float, longest: float, pause: float) -> None:
-    from fastsup.train.session.session_wait import pause_before_look
+    from fastsup.train.session.session_manager import pause_before_look
 
     assert pause_before_look(waited, longest) == pause
 
 
 def test_a_thousand_workers_dont_look_at_once() -> None:
-    from fastsup.train.session.session_wait import pause_before_look
+    from fastsup.train.session.session_manager import pause_before_look
 
     pauses = [pause_before_look(0, 30, workers=1000) for _ in range(200)]
     assert 10 <= min(pauses) < 15
@@ -115,7 +115,7 @@ def test_a_thousand_workers_dont_look_at_once() -> None:
     ],
 )
 def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch, tf_config: str, workers: int) -> None:
-    from fastsup.train.session.session_wait import number_of_workers
+    from fastsup.train.session.session_manager import number_of_workers
 
     monkeypatch.setenv("TF_CONFIG", tf_config)
     assert number_of_workers() == workers

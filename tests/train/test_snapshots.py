@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fastsup
-from fastsup.checkpoint.async_save import BackgroundSaver, saved_tensors
+from fastsup.checkpoint.writer import BackgroundSaver, saved_tensors
 from fastsup.runtime.graph.variable_sharing import Snapshot, add_reads_without_copy, snapshot_of
 
 v1 = tf.compat.v1

@@ -14,12 +14,32 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.collective.lost_task import lost_task_error
-from fastsup.cluster.collective.peer_watch import HURRY_SECS, PeerWatch
-from fastsup.cluster.collective.peers import Peer
-from fastsup.cluster.collective.task_status import ENDED, FAILED, JOINING, LEFT, TRAINING, TaskStatus
+from fastsup.cluster.collective.watch import (
+    ENDED,
+    FAILED,
+    HURRY_SECS,
+    JOINING,
+    LEFT,
+    TRAINING,
+    Peer,
+    PeerWatch,
+    TaskStatus,
+)
 
-__all__ = ["Membership"]
+__all__ = ["Membership", "lost_task_error"]
+
+
+def lost_task_error(loss: str) -> errors.UnavailableError:
+    """Makes the error. Its attribute `loss` is what the other tasks are told."""
+    error = errors.UnavailableError(
+        None,
+        None,
+        f"{loss}. Training with MultiWorkerMirroredStrategy can't go on without all of its workers, so this one ends "
+        "too. Start all tasks again with the same TF_CONFIG: they go on from the newest checkpoint.",
+    )
+    error.loss = loss
+    return error
+
 
 # What a task waits for the others at most: until they know of a stop, have seen that it has failed, or have left.
 _STOP_SECS = 30.0
@@ -35,14 +55,7 @@ _trainings: dict[str, tuple[int, dict[str, str]]] = {}
 
 
 class Membership:
-    """One task's part in a training of collectives.
-
-    Args:
-      own: this task.
-      others: the other tasks.
-      leader: the one of them that keeps the status board, and saves the model.
-      checkpoint: name of the newest checkpoint that this task has found; empty if there is none.
-    """
+    """One task's part in a training of collectives."""
 
     def __init__(self, own: Peer, others: list[Peer], leader: Peer, checkpoint: str) -> None:
         target = f"grpc://{leader.address}"
@@ -144,19 +157,11 @@ class Membership:
     # Training.
 
     def watch_session(self, session: Any) -> None:
-        """Takes the session that is closed when a task is lost while a run waits for it.
-
-        Args:
-          session: a `fastsup.Session`.
-        """
+        """Takes the session that is closed when a task is lost while a run waits for it."""
         self._watch.session = session
 
     def begin_wait(self) -> None:
-        """Begins something that may wait for the other tasks.
-
-        Raises:
-          tf.errors.UnavailableError: one of them is lost.
-        """
+        """Begins something that may wait for the other tasks."""
         if self._watch.loss is not None:
             raise lost_task_error(self._watch.loss)
         self._watch.waits_since = time.monotonic()
@@ -176,10 +181,6 @@ class Membership:
 
         To be called between two steps. No task can end the next step before this one has begun it, so all of them
         learn of the stop in time.
-
-        Args:
-          reason: why, as a sentence without its full stop.
-          signal: number of the signal that this task has got, or 0.
         """
         if self._stop is None:
             self.status.stop_reason, self.status.stop_signal = reason, signal

@@ -4,7 +4,7 @@ from typing import Any
 
 from tensorflow.python.training.basic_session_run_hooks import NanLossDuringTrainingError
 
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.compat.contrib_modules import ALTERNATIVES
 from fastsup.contrib.learn import monitors

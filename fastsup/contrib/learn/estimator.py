@@ -18,7 +18,7 @@ from tensorflow.python.training import basic_session_run_hooks, server_lib, sess
 from tensorflow.python.util import function_utils
 
 from fastsup import estimator as core
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.contrib.learn.exports import as_receiver_fn
 from fastsup.contrib.learn.model import Environment, ModeKeys, ModelFnOps, make_metrics_ops
 from fastsup.estimator.config.run_config import TaskProperties

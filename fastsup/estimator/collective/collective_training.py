@@ -15,11 +15,9 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
 from fastsup import train
-from fastsup.cluster.collective.lost_task import lost_task_error
-from fastsup.cluster.collective.membership import Membership
-from fastsup.cluster.collective.peers import Peer
-from fastsup.cluster.collective.server import ensure_server
-from fastsup.cluster.collective.settings import leader_of, training_tasks
+from fastsup.cluster.collective.membership import Membership, lost_task_error
+from fastsup.cluster.collective.task import ensure_server, leader_of, training_tasks
+from fastsup.cluster.collective.watch import Peer
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.common import stop_signals
 from fastsup.core.sessions import session_role

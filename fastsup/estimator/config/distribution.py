@@ -10,8 +10,8 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import device
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.collective.settings import training_tasks
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.collective.task import training_tasks
+from fastsup.cluster.tf_config import TaskType
 
 __all__ = [
     "check_cluster",

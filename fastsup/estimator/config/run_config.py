@@ -13,9 +13,8 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
-from fastsup.cluster.collective.settings import parse_collective_settings
-from fastsup.cluster.task_settings import TaskType, parse_task_settings
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.collective.task import parse_collective_settings
+from fastsup.cluster.tf_config import TaskType, parse_task_settings, read_tf_config
 from fastsup.core.checks import check_range
 from fastsup.core.probe import check_profiler
 from fastsup.estimator.config import distribution

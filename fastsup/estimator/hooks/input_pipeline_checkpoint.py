@@ -11,9 +11,8 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import ops
 from tensorflow.python.training import checkpoint_management, saver, session_run_hook, training_util
 
-from fastsup.checkpoint.directory import list_checkpoints
+from fastsup.checkpoint.directory import list_checkpoints, note_state
 from fastsup.checkpoint.durable import save_durably
-from fastsup.checkpoint.other_writers import note_state
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator.model.estimator import check_estimator

@@ -23,8 +23,8 @@ from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.estimator import check_estimator
 from fastsup.loop import TimeLimitHook
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.hooks.bases import GlobalStepHook, check_one_interval
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = [
     "GlobalStepReader",

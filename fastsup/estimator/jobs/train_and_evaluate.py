@@ -11,10 +11,8 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster import server as task_server
 from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended, mark_task_started
-from fastsup.cluster.job_layout import check_job_layout
 from fastsup.cluster.peer_liveness import peer_liveness_of
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.cluster.tf_config import TaskType, check_job_layout, summarize_tf_config
 from fastsup.core.clock import steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.eval_listener import (

@@ -12,8 +12,8 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import deprecation, function_utils
 
-from fastsup.checkpoint.other_model import describe_variables
-from fastsup.cluster.task_settings import TaskType
+from fastsup.checkpoint.restore import describe_variables
+from fastsup.cluster.tf_config import TaskType
 from fastsup.common.parts import PartAttribute, part_method
 from fastsup.core import timeline
 from fastsup.estimator.config.tensorflow_names import tf, v1

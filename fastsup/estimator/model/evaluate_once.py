@@ -31,7 +31,7 @@ from fastsup.estimator.model.model_fn import ModeKeys, add_loss_metric, split_me
 from fastsup.estimator.model.user_model import ReplicatedModel, UserModel
 from fastsup.events import metric_summaries
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = [
     "Evaluator",

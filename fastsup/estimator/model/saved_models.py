@@ -13,8 +13,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.util import deprecation
 
-from fastsup.checkpoint.other_model import explaining_other_model
-from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.checkpoint.restore import CheckpointRestorer, explaining_other_model
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.export.export_folders import (
     check_assets,

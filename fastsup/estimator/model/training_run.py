@@ -11,7 +11,7 @@ from tensorflow.python.summary import summary
 from tensorflow.python.training import training_util
 
 from fastsup import train
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.estimator.collective.collective_training import CollectiveTraining, collective_training
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.tensorflow_names import our_options, run_steps, training, v1

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fastsup.profile.advice.cost import Cost
-from fastsup.profile.numbers.quantities import duration
-from fastsup.profile.numbers.rows import ProfileRows, Row
-from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.numbers import ProfileRows, Row, SessionPart, duration
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BY_TENSORFLOW_EAGERLY,
@@ -26,7 +23,22 @@ from fastsup.profile.recording.phases import (
 )
 from fastsup.profile.recording.statistics import SESSION
 
-__all__ = ["advice_on_callback", "costs_of_passes"]
+__all__ = ["Cost", "advice_on_callback", "costs_of_passes"]
+
+
+class Cost(NamedTuple):
+    """A cost that the program can change.
+
+    Attributes:
+      name: its name, as the object of "Look first at".
+      total_ns: its nanoseconds.
+      text: the reason and the remedy.
+    """
+
+    name: str
+    total_ns: int
+    text: str
+
 
 # How many batches an execution has in the advice.
 _STEPS_PER_EXECUTION = 10
@@ -40,11 +52,7 @@ _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "
 
 
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
-    """The costs of Keras's passes that the program can change, without those of its callbacks.
-
-    Args:
-      report: the report.
-    """
+    """The costs of Keras's passes that the program can change, without those of its callbacks."""
     every_pass = [part for part in report.sessions if part.is_pass]
     # What a callback evaluates is a cost of the callback.
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
@@ -161,12 +169,7 @@ def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
 
 
 def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
-    """What it costs that TensorFlow calls the functions of models.
-
-    Args:
-      spared: what an accelerated model spares.
-      in_callbacks: how much of it is in what callbacks evaluate, in nanoseconds.
-    """
+    """What it costs that TensorFlow calls the functions of models."""
     text = (
         f"at least {duration(spared.ns)}: {duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
         f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
@@ -201,17 +204,7 @@ def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str:
-    """What to do about a callback of a pass.
-
-    Args:
-      owner: name of the callback.
-      worst: its row that takes the most time.
-      total_ns: nanoseconds of the callback.
-      calls: how often that row's method was called.
-
-    Returns:
-      Sentences, or "".
-    """
+    """What to do about a callback of a pass."""
     if owner == _PROGRESS_BAR:
         return f"verbose=2 prints a line for each epoch in its place, and saves nearly all of its {duration(total_ns)}."
     if owner == _TENSORBOARD:

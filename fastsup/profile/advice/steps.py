@@ -1,24 +1,27 @@
-"""The advice of a report: the largest cost that the program can change, and how; or that there is none."""
+"""The advice of a report: the largest cost that the program can change, and how; or that there is none.
+
+Of steps and hooks, of functions that TensorFlow traces, and of TensorFlow's own classes in the place of fastsup's.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from fastsup.profile.advice.cost import Cost
-from fastsup.profile.advice.functions import costs_of_functions
-from fastsup.profile.advice.passes import advice_on_callback, costs_of_passes
-from fastsup.profile.advice.tensorflow_own import counterpart, one_line_for
-from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.rows import LOOP, ProfileRows, Row
+from fastsup.core.sessions import SessionOrigin
+from fastsup.profile.advice.passes import Cost, advice_on_callback, costs_of_passes
+from fastsup.profile.numbers import LOOP, ProfileRows, Row, duration, percent
 from fastsup.profile.recording.phases import (
     BETWEEN,
+    BY_TENSORFLOW,
     FEED_CONVERSION,
     FETCH_CONVERSION,
     FETCHES,
     HOOK_DISPATCH,
+    INPUT_TRACES,
     LIFTING,
     LISTENER,
+    MADE_AGAIN,
     PLAN_MAKING,
     SAVE,
     STEP_FETCH,
@@ -26,7 +29,116 @@ from fastsup.profile.recording.phases import (
 )
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
-__all__ = ["advice_on"]
+__all__ = ["advice_on", "costs_of_functions", "counterpart", "one_line_for"]
+
+
+def _traces(report: ProfileRows) -> int:
+    """The number of traces of functions, without those of tf.data."""
+    return sum(row.times.calls for row in report.rows if row.phase == TRACING and row.detail != INPUT_TRACES)
+
+
+def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
+    """The costs of functions that the program can change."""
+    # The detail of a first trace is the function's name alone.
+    again = [row for row in report.rows if row.phase == TRACING and ": " in row.detail and row.detail != INPUT_TRACES]
+    yield from _traced_again(report, [row for row in again if not row.detail.endswith(MADE_AGAIN)])
+    yield from _made_again(report, [row for row in again if row.detail.endswith(MADE_AGAIN)])
+    elsewhere = [row for row in report.rows if row.phase == RUNTIME and row.detail.startswith(BY_TENSORFLOW)]
+    if elsewhere:
+        costliest = max(elsewhere, key=lambda row: row.times.total_ns)
+        total, calls = sum(row.times.total_ns for row in elsewhere), sum(row.times.calls for row in elsewhere)
+        reason = costliest.detail.removeprefix(BY_TENSORFLOW).removeprefix(": ")
+        yield Cost(
+            "what TensorFlow runs in place of fastsup.function",
+            total,
+            f"{duration(total / calls)} for each of {calls} calls" + (f": {reason}." if reason else "."),
+        )
+
+
+def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
+    """The cost of traces for other arguments."""
+    if not rows:
+        return
+    worst, of_worst = _worst(rows)
+    times, of_it = (sum(row.times.calls for row in some) for some in (rows, of_worst))
+    reasons = list(dict.fromkeys(row.detail.partition(": ")[2] for row in of_worst))
+    yield Cost(
+        "tracing again",
+        _with_lifting(report, rows),
+        f"{times} of {_traces(report)} traces are of functions that had been traced for other arguments. {of_it} of "
+        f"them are of {worst}: {'; '.join(reasons[:2])}{'; ...' if len(reasons) > 2 else ''}. Pass tensors of one "
+        "shape and dtype (a dataset's drop_remainder=True leaves out the last batch of an epoch), and tensors in place "
+        "of Python's numbers.",
+    )
+
+
+def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
+    """The cost of traces of functions that were made again."""
+    if not rows:
+        return
+    worst, of_worst = _worst(rows)
+    times, of_it = (sum(row.times.calls for row in some) for some in (rows, of_worst))
+    yield Cost(
+        "tracing functions that are made again",
+        _with_lifting(report, rows),
+        f"{times} of {_traces(report)} traces, {of_it} of them of {worst}: each new model, and each compile(), "
+        "accelerate() or tf.function(), makes new functions, which are traced once. Where models and functions can be "
+        "made once, that saves it.",
+    )
+
+
+def _worst(rows: list[Row]) -> tuple[str, list[Row]]:
+    """The function whose traces take longest, and its rows."""
+    by_function: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_function[row.detail.partition(": ")[0]].append(row)
+    return max(by_function.items(), key=lambda item: sum(row.times.total_ns for row in item[1]))
+
+
+def _with_lifting(report: ProfileRows, rows: list[Row]) -> int:
+    """The nanoseconds of traces, with their part of the lifting that follows traces."""
+    lifting = sum(row.times.total_ns for row in report.rows if row.phase == LIFTING)
+    times = sum(row.times.calls for row in rows)
+    return sum(row.times.total_ns for row in rows) + lifting * times // max(_traces(report), 1)
+
+
+# The classes of `tf.compat.v1.train` for which `fastsup.train` has its own.
+_TRAIN = frozenset({
+    "CheckpointSaverHook", "GlobalStepWaiterHook", "LoggingTensorHook", "MonitoredSession", "MonitoredTrainingSession",
+    "NanTensorHook", "ProfilerHook", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",
+    "SummarySaverHook", "Supervisor",
+})  # fmt: skip
+
+
+def counterpart(name: str) -> str:
+    """Returns the class of fastsup that replaces a class of TensorFlow: "fastsup.train.StopAtStepHook"; "" for none."""
+    return f"fastsup.train.{name}" if name in _TRAIN else ""
+
+
+def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
+    """Returns advice for a program that only has sessions of TensorFlow's own, or plain ones: the line to change."""
+    sessions = list(sessions)
+    if not sessions:
+        return []
+    first = next((opened for opened in sessions if counterpart(opened.kind.partition(".")[0])), sessions[0])
+    kind = first.kind.partition(".")[0]
+    where = f", in {first.place}" if first.place else ""
+    if counterpart(kind):
+        return [
+            f"The program opens a {kind} of TensorFlow's{where}. One line changes it: `import fastsup.train as train`, "
+            f"and `with train.{kind}(...)` in place of tf.compat.v1.train.{kind}. Without an edit: "
+            "`python -m fastsup profile -m fastsup run SCRIPT`."
+        ]
+    if first.library != "fastsup":
+        return [
+            f"The program opens a plain {kind or 'Session'} of TensorFlow's{where}. One line changes it: "
+            "`with fastsup.Session() as session:` in its place."
+        ]
+    return [
+        f"The program opens a plain {kind or 'Session'} of fastsup's{where}, which has no hooks. A session with "
+        "hooks is `with fastsup.train.SingularMonitoredSession() as session:`, made when the graph is complete."
+    ]
+
 
 _NOTHING_RECORDED = "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict."
 # A cost is mentioned from this share of the time on.
@@ -52,11 +164,7 @@ _SMALL_PART = 0.5
 
 
 def advice_on(report: ProfileRows) -> str:
-    """Returns a few sentences about the largest costs that the program can change, a line each.
-
-    Args:
-      report: the report.
-    """
+    """Returns a few sentences about the largest costs that the program can change, a line each."""
     sentences = [_on_steps(report)]
     if report.steps:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]

@@ -1,5 +1,48 @@
-from fastsup.profile.recording.recorder_probe cimport RecorderProbe
-from fastsup.profile.recording.span_registry cimport SpanRegistry
+from libc.stdint cimport int64_t
+
+from fastsup.core.probe cimport Probe
+from fastsup.profile.recording.statistics cimport SessionStats, SpanRegistry, SpanStats, fs_thread_trace
+
+
+cdef class RecorderProbe(Probe):
+    cdef readonly SpanRegistry recorder
+    # The recorder's number of the session or loop; 0 for what belongs to none. And its statistics.
+    cdef int64_t caller
+    cdef SessionStats session
+    cdef bint is_loop
+    cdef object hooks
+    # Function that takes back what was done to the hooks to record their saves, or None.
+    cdef object unwatch
+
+    # The last run whose hooks only watch fetches: the runtime's part, for which fetches, for which list of hooks, and whether
+    # the step was fetched. Most runs find their part here.
+    cdef SpanStats last_part
+    cdef object last_fetches
+    cdef object last_hooks
+    cdef bint last_with_step
+
+    # By name: the statistics of the parts of a batch, which are looked up for each batch.
+    cdef dict batch_phases
+
+    # By address of a step's scope: the context manager that marks the step for another profiler.
+    cdef dict markers
+    # Steps under way in any thread, and whether the recorder is to forget the session after the last of them.
+    cdef int steps_under_way
+    cdef bint closes_later
+
+    cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1
+    cdef fs_thread_trace* trace(self) except NULL
+    cdef SpanStats stats_of_phase(self, str phase)
+    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs)
+    cdef int begin_marker(self, size_t scope) except -1
+    cdef int close_now(self) except -1
+
+
+cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, object hooks, bint is_loop)
+# The probe of the step that this thread is in, if a recorder records it; else None.
+cdef RecorderProbe recorded_here()
+# The same, if this recorder records it; else None.
+cdef RecorderProbe probe_within(SpanRegistry recorder)
 
 
 cdef class Recorder(SpanRegistry):

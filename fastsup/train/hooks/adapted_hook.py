@@ -15,7 +15,7 @@ from fastsup.core.checks import misspelt_callbacks
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
 from fastsup.core.loop import OutsideLoop
-from fastsup.train.hooks.global_step_hook import GlobalStepHook
+from fastsup.train.hooks.bases import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]
 
@@ -113,11 +113,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._has_begun = False
 
     def know_hooks(self, hooks: list[Any]) -> None:
-        """Finds the hooks that end the session. The session calls this after the hooks' `begin`.
-
-        Args:
-          hooks: all hooks of the session.
-        """
+        """Finds the hooks that end the session. The session calls this after the hooks' `begin`."""
         kinds = basic_session_run_hooks.StopAtStepHook, evaluation._StopAfterNEvalsHook
         self._loop._ends = [hook for hook in hooks if isinstance(hook, kinds)]
 

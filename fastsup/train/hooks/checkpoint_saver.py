@@ -17,11 +17,11 @@ from fastsup.common import stop_signals
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_flag
 from fastsup.core.errors import end_hooks
-from fastsup.events.graph_writing import GraphWriting
-from fastsup.events.summary_buffer import flush_summaries
+from fastsup.events.graph_text import GraphWriting
+from fastsup.events.writers import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.runtime.session import Session
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
+from fastsup.train.hooks.bases import GlobalStepHook, check_one_interval, compiled_timer
 
 __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 

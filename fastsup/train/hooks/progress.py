@@ -94,18 +94,7 @@ def _text(value: Any) -> str:
 
 
 def hooks_with_progress(progress: Any, hooks: Any) -> Any:
-    """Adds a `ProgressHook` to a session's hooks.
-
-    Args:
-      progress: whether to add the hook.
-      hooks: the session's hooks.
-
-    Returns:
-      `hooks`; or a list of them and a `ProgressHook`, if `progress` is True and `hooks` has no such hook.
-
-    Raises:
-      TypeError: `progress` isn't a bool.
-    """
+    """Adds a `ProgressHook` to a session's hooks."""
     if not isinstance(progress, bool):
         raise TypeError(f"progress must be True or False, got {progress!r}. For a ProgressHook of your own use hooks.")
     if not progress:

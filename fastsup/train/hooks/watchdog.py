@@ -13,7 +13,7 @@ from tensorflow.python.training import session_run_hook
 from fastsup.common.interpreter_end import describe_thread
 from fastsup.core.checks import check_flag
 from fastsup.runtime.session import Session
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["WatchdogHook"]
 

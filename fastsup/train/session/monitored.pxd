@@ -1,8 +1,15 @@
 from cython cimport final
 
-from fastsup.train.engine.run_request cimport RunRequest
-from fastsup.train.engine.step_engine cimport StepEngine
-from fastsup.train.session.wrapped_base cimport CoordinatedBase, WrappedBase
+from fastsup.train.engine cimport RunRequest, StepEngine
+
+# The fields of the wrapped sessions that each step reads: compiled, so that it compares and reads them without a look-up.
+cdef class WrappedBase:
+    cdef public object _sess
+    cdef public bint _wrapped_is_stoppable
+
+
+cdef class CoordinatedBase(WrappedBase):
+    cdef public object _coord
 
 
 @final

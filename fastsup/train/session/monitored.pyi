@@ -1,7 +1,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from fastsup.train.session.wrapped_sessions import DELIVERED_METHODS as DELIVERED_METHODS
+def deliver(recoverable: type, coordinated: type, hooked: type) -> None: ...
+
+class WrappedBase:
+    _sess: Any
+    _wrapped_is_stoppable: bool
+
+class CoordinatedBase(WrappedBase):
+    _coord: Any
 
 @final
 class Nest:
@@ -25,3 +32,9 @@ class MonitoredSessionBase:
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
     ) -> Callable[..., Any]: ...
+
+class SteppingFunction:
+    def __init__(
+        self, session: MonitoredSessionBase, fetches: Any, feed_list: Sequence[Any], accept_options: bool
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -1,10 +1,14 @@
 """What a monitored session does for each step: it runs in the engine of its innermost session, or goes session by session.
+
+SteppingFunction is a step as a function of what is fed: `make_callable`.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
+import inspect
+from copy import copy
 from threading import Event
 from time import perf_counter
 
@@ -13,20 +17,45 @@ from tensorflow.python.framework.ops import Graph
 from tensorflow.python.training import coordinator as tf_coordinator
 
 from fastsup.common.stop_signals cimport pending_signal
+from fastsup.runtime.plans cimport Plan, stored_attributes
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.engine cimport RunRequest, StepEngine, new_request, still_open
+
 from fastsup.common.stop_signals import raise_pending
-from fastsup.train.session.feed_functions import takes_last_result
-from fastsup.train.engine.run_request cimport RunRequest, new_request
-from fastsup.train.engine.step_engine cimport StepEngine, still_open
-from fastsup.train.session.wrapped_base cimport CoordinatedBase, WrappedBase
-from fastsup.train.session.wrapped_sessions import (
-    DELIVERED_METHODS, CoordinatedSession, HookedSession, RecoverableSession
-)
+
+cdef extern from "Python.h":
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 
 cdef object Coordinator = tf_coordinator.Coordinator
+
+# The classes that a monitored session nests, and for each the methods that a step would go through. A program may replace
+# these.
+cdef object RecoverableSession = None
+cdef object CoordinatedSession = None
+cdef object HookedSession = None
+cdef dict delivered_methods = {}
 
 # Refusals in a row after which the number of steps until the next question, 64, grows no more.
 cdef enum:
     MOST_REFUSALS = 8
+
+
+def deliver(recoverable, coordinated, hooked):
+    """Takes the classes that a monitored session nests, as they are delivered: wrapped_sessions.py, which needs the bases."""
+    global RecoverableSession, CoordinatedSession, HookedSession
+    RecoverableSession, CoordinatedSession, HookedSession = recoverable, coordinated, hooked
+    for kind in (recoverable, coordinated, hooked):
+        delivered_methods[kind] = {
+            name: getattr(kind, name) for name in ("run", "should_stop", "_check_stop", "run_without_hooks")
+        }
+
+
+cdef class WrappedBase:
+    """Base of `WrappedSession`."""
+
+
+cdef class CoordinatedBase(WrappedBase):
+    """Base of `CoordinatedSession`."""
 
 
 cdef bint is_delivered(object session, object kind) except -1:
@@ -34,7 +63,7 @@ cdef bint is_delivered(object session, object kind) except -1:
     if not isinstance(session, kind):
         return False
     replaced = getattr(session, "__dict__", ())
-    for name, method in (<dict> DELIVERED_METHODS[kind]).items():
+    for name, method in (<dict> delivered_methods[kind]).items():
         if getattr(type(session), name) is not method or name in replaced:
             return False
     return True
@@ -42,11 +71,7 @@ cdef bint is_delivered(object session, object kind) except -1:
 
 @final
 cdef class Nest:
-    """The sessions that a monitored session nests, as they were when they were looked at.
-
-    Args:
-      outermost: the outermost of them.
-    """
+    """The sessions that a monitored session nests, as they were when they were looked at."""
 
     def __init__(self, outermost):
         self.outermost = outermost
@@ -77,6 +102,36 @@ cdef class Nest:
         if type(coordinator) is Coordinator and type(coordinator._stop_event) is Event:
             return coordinator._stop_event
         return None
+
+
+cdef bint takes_last_result(object feed_fn) except -1:
+    """Whether a function that makes feeds takes the result of the previous step.
+
+    False if it can be called without arguments, unless its first parameter is named `last_result`: one of that name gets
+    the last result even if it has a default.
+    """
+    if not callable(feed_fn):
+        raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
+    try:
+        signature = inspect.signature(feed_fn)
+    except (TypeError, ValueError):
+        return False  # A built-in function without a signature is called without arguments.
+    if next(iter(signature.parameters), None) != "last_result" and can_take(signature, ()):
+        return False
+    if can_take(signature, (None,)):
+        return True
+    raise TypeError(
+        f"feed_fn must take no argument, or one: the result of the last step. Got {feed_fn!r} with the signature "
+        f"{signature}."
+    )
+
+
+cdef bint can_take(object signature, tuple arguments) except -1:
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 cdef class MonitoredSessionBase:
@@ -176,13 +231,7 @@ cdef class MonitoredSessionBase:
         return None
 
     def _run_loop(self, fetches, steps, feed_fn, several):
-        """As `run_loop`.
-
-        Args:
-          fetches, steps, feed_fn: as for `run_loop`.
-          several: who can make several steps in one call, as `fastsup.train.engine.steps_at_once.StepsAtOnce`; or
-            None.
-        """
+        """As `run_loop`. `several` can make several steps in one call, as `StepsAtOnce` in graph_loop.py; or is None."""
         cdef RunRequest request = new_request(fetches, None, None, None)
         request.steps_left = INT64_MAX
         if steps is not None:
@@ -305,8 +354,6 @@ cdef class MonitoredSessionBase:
             raise TypeError(f"Argument `feed_list` must be a list or tuple. Received: feed_list={feed_list}")
         if isinstance(self.graph, Graph):
             tf_session._FetchHandler(self.graph, fetches, {})
-        from fastsup.train.session.stepping_function import SteppingFunction
-
         return SteppingFunction(self, fetches, feed_list or (), accept_options)
 
     cdef object run_step(self, object fetches, object feed_dict):
@@ -319,4 +366,93 @@ cdef class MonitoredSessionBase:
 
     cdef int check_open(self) except -1:
         still_open(self._sess)
+        return 0
+
+
+cdef object own_copy(object fetches):
+    """The same structure, in objects that no other code changes."""
+    cdef list attributes
+    if type(fetches) is list:
+        return [own_copy(item) for item in fetches]
+    if type(fetches) is dict:
+        return {name: own_copy(item) for name, item in fetches.items()}
+    if type(fetches) is tuple:
+        return tuple([own_copy(item) for item in fetches])
+    if isinstance(fetches, tuple) and hasattr(type(fetches), "_fields"):
+        return tuple.__new__(type(fetches), [own_copy(item) for item in fetches])
+    attributes = stored_attributes(fetches)
+    if attributes is not None:
+        copied = copy(fetches)
+        for name, value in attributes:
+            # Also of a frozen class.
+            PyObject_GenericSetAttr(copied, name, own_copy(value))
+        return copied
+    return fetches
+
+
+cdef class SteppingFunction:
+    """A step of a monitored session as a function of what is fed. Made by `make_callable`."""
+
+    cdef MonitoredSessionBase session
+    cdef object fetches
+    cdef list feed_list
+    cdef bint accept_options
+    cdef bint runs_itself
+    # The plan of these fetches and feeds, and the plans of the session that it is one of.
+    cdef Plan plan
+    cdef dict plans
+
+    def __init__(self, session, fetches, feed_list, accept_options):
+        self.session = session
+        self.fetches = own_copy(fetches)
+        self.feed_list = list(feed_list)
+        self.accept_options = bool(accept_options)
+        self.runs_itself = self.session.runs_itself()
+
+    def __call__(self, *args, **kwargs):
+        cdef dict feed_dict = None
+        cdef Py_ssize_t i
+        self.session.check_open()
+        if len(<tuple> args) != len(self.feed_list):
+            raise TypeError(
+                f"This callable takes {len(self.feed_list)} values, one for each of its feed_list {self.feed_list}; "
+                f"got {len(args)}."
+            )
+        if self.feed_list:
+            feed_dict = {}
+            for i in range(len(self.feed_list)):
+                feed_dict[self.feed_list[i]] = (<tuple> args)[i]
+        if kwargs:
+            if not self.accept_options or not kwargs.keys() <= {"options", "run_metadata"}:
+                raise TypeError(
+                    f"This callable got keyword arguments {sorted(kwargs)}. It takes values alone; with "
+                    "make_callable(..., accept_options=True) it takes options and run_metadata too."
+                )
+            return self.session.run(self.fetches, feed_dict, **kwargs)
+        if not self.runs_itself:
+            return self.session.run(self.fetches, feed_dict)
+        if pending_signal():
+            raise_pending()
+        self.bring_plan(feed_dict)
+        return self.session.run_step(self.fetches, feed_dict)
+
+    cdef int bring_plan(self, dict feed_dict) except -1:
+        """Puts the plan where the session looks first."""
+        cdef Nest nest = self.session.current_nest()
+        cdef SessionRunner runner
+        if nest.engine is None or nest.engine.runner is None or nest.hooked._sess is not nest.engine.runner:
+            return 0
+        runner = nest.engine.runner
+        if self.plans is not runner.cache.plans:
+            # Another session, or one that has dropped its plans.
+            if not runner.lifetime.open:
+                return 0
+            self.plan = runner.find_plan(self.fetches, feed_dict, False)
+            self.plans = runner.cache.plans
+        elif self.plan is not None:
+            runner.finder.put_first(self.plan)
+        if self.plan is not None and self.plan.callable is None:
+            self.plans = None  # Not the one to run: that one is made in the run.
+        elif self.plan is not None and self.plan.cached_fetches is None:
+            runner.finder.know_plan_by(self.plan, self.fetches, feed_dict)
         return 0

@@ -18,29 +18,100 @@ from fastsup.common import stop_signals
 from fastsup.common.errors import is_end_of_input
 from fastsup.common.interpreter_end import completed_before_exit, raise_in_fork
 from fastsup.core import timeline
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, hint_for_class
 from fastsup.core.errors import end_hooks
+from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.sessions import PlanExecutor, current_origin, session_role
-from fastsup.events.writer_lifecycle import close_writers, register_session
+from fastsup.events.writers import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.session import Session
-from fastsup.train.engine.hook_errors import report_error
+from fastsup.train.engine import report_error
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.session.graph_steps import GraphSteps
-from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
+from fastsup.train.session.graph_loop import GraphSteps
 from fastsup.train.session.monitored import MonitoredSessionBase
 from fastsup.train.session.session_creators import ChiefSessionCreator
-from fastsup.train.session.session_stack import CoordinatedSessionCreator
-from fastsup.train.session.signal_end import is_by_signal, log_failed_end
-from fastsup.train.session.step_context import StepContext
-from fastsup.train.session.wrapped_sessions import RecoverableSession, WrappedSession
+from fastsup.train.session.wrapped_sessions import (
+    CoordinatedSessionCreator,
+    RecoverableSession,
+    StepContext,
+    WrappedSession,
+    recover_from,
+)
+
+__all__ = [
+    "MonitoredSession",
+    "SingularMonitoredSession",
+    "check_hook",
+    "hooks_argument",
+    "is_by_signal",
+    "log_failed_end",
+    "sorted_for_end",
+]
+
+
+def is_by_signal(error_type: Any) -> bool:
+    """True if an exception is the interrupt that a stop signal raises."""
+    return error_type is not None and stop_signals.received() and issubclass(error_type, KeyboardInterrupt | SystemExit)
+
+
+def log_failed_end(what: str, error: BaseException) -> None:
+    """Logs an error of an end that a signal has led to: the program leaves with the signal's exit code all the same."""
+    interrupt = stop_signals.pending_interrupt()
+    if type(error) is type(interrupt) and error.args == interrupt.args:
+        logging.info(
+            "The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what
+        )
+        return
+    logging.error("The %s has not ended well after the signal: %r", what, error, exc_info=error)
+
+
+def hooks_argument(name: str, hooks: Any) -> Any:
+    """Checks the hooks that were given for an argument, and adapts those of step loops. An empty list for None."""
+    try:
+        once_only = iter(hooks or []) is hooks
+    except TypeError as error:
+        raise TypeError(f"{error}: {name}={hooks!r} must be a list of SessionRunHook objects.") from None
+    # A generator gives its hooks to one loop over them, their `begin`, as in TensorFlow.
+    if hooks and not once_only and any(map(_is_of_loops, hooks)):
+        return [AdaptedHook(hook) if _is_of_loops(hook) else hook for hook in hooks]
+    return hooks or []
+
+
+def _is_of_loops(hook: Any) -> bool:
+    """True for a hook of step loops that isn't a hook of sessions too."""
+    return isinstance(hook, LoopHook) and not hasattr(hook, "before_run")
+
+
+def check_hook(hook: Any) -> None:
+    """Refuses an object that isn't a session-run hook."""
+    hint = hint_for_class(hook)
+    if hint:
+        raise TypeError(
+            f"{hook.begin.__qualname__}() missing 1 required positional argument: 'self': hooks must be SessionRunHook "
+            f"objects, got {hook!r}{hint}"
+        )
+    if _is_of_loops(hook):
+        raise TypeError(
+            f"{type(hook).__name__}.begin() missing 1 required positional argument: 'loop': {hook!r} is a "
+            "fastsup.core.Hook. Pass a list of hooks, or fastsup.train.AdaptedHook(hook)."
+        )
+    if not hasattr(hook, "begin"):
+        raise AttributeError(
+            f"{type(hook).__name__!r} object has no attribute 'begin': hooks must be SessionRunHook objects, got "
+            f"{hook!r}."
+        )
+
+
+def sorted_for_end(hooks: Iterable[Any]) -> list[Any]:
+    """Sorts hooks into the order in which their `end` is called: their own order, then the hooks with `_ends_last`."""
+    return sorted(hooks, key=lambda hook: getattr(hook, "_ends_last", False) is True)
+
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MonitoredSession", "SingularMonitoredSession"]
 
 # TensorFlow's class, which a program may replace under its name later.
 _TFProfilerHook = tf_hooks.ProfilerHook
@@ -51,8 +122,9 @@ _NEEDS_GRAPH = (
     "`with tf.Graph().as_default():`, or call tf.compat.v1.disable_eager_execution() where the program begins."
 )
 
-# The errors after which a session is recovered. A program may replace them here.
+# The errors after which a session is recovered. A program may replace them here: they are looked up after an error.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+recover_from(lambda: tuple(_PREEMPTION_ERRORS))
 
 
 class _MonitoredSession(MonitoredSessionBase):

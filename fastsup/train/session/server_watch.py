@@ -10,9 +10,7 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.connections import end_connections
-from fastsup.cluster.peer_liveness import named_tasks, silent_tasks
-from fastsup.cluster.server_probe import ServerProbe
+from fastsup.cluster.peer_liveness import ServerProbe, end_connections, named_tasks, silent_tasks
 from fastsup.runtime.session import Session
 
 __all__ = ["watch_servers"]

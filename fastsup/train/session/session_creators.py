@@ -9,8 +9,7 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.train.session import session_manager
-from fastsup.train.session.model_restore import check_restore
-from fastsup.train.session.session_wait import check_recovery_wait_secs, wait_for_servers
+from fastsup.train.session.session_manager import check_recovery_wait_secs, check_restore, wait_for_servers
 
 __all__ = ["ChiefSessionCreator", "Scaffold", "SessionCreator", "WorkerSessionCreator"]
 

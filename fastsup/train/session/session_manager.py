@@ -1,33 +1,350 @@
-"""SessionManager: makes a session and gets its model ready, by restoring it, initialising it, or waiting for it."""
+"""SessionManager: makes a session and gets its model ready, by restoring it, initialising it, or waiting for it.
+
+A wait is for the servers of the cluster, for the chief to get the model ready, or for a first checkpoint."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
 from tensorflow.python.distribute import distribute_lib
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_manager as tf_session_manager
+from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.restore import (
+    CheckpointRestorer,
+    explaining_other_model,
+    restore_partially,
+    warn_of_other_shapes,
+)
+from fastsup.cluster.peer_liveness import ServerProbe, named_tasks, silent_tasks
+from fastsup.cluster.tf_config import TaskType, read_tf_config
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.core.checks import check_no_pattern, doubt_about
+from fastsup.core.clock import steady
 from fastsup.runtime.graph.global_step import track_global_step
 from fastsup.runtime.session import Session
-from fastsup.train.session.model_restore import ModelRestore, check_restore
-from fastsup.train.session.ready_check import Readiness, ReadyCheck, explains_result_of
-from fastsup.train.session.session_wait import (
-    WAITING_FOR_MODEL,
-    WaitLog,
-    check_recovery_wait_secs,
-    deadline_exceeded,
-    limit_text,
-    number_of_workers,
-    pause_before_look,
-    wait_for_servers,
-)
 
-__all__ = ["SessionManager"]
+__all__ = [
+    "WAITING_FOR_MODEL",
+    "ModelRestore",
+    "Readiness",
+    "ReadyCheck",
+    "SessionManager",
+    "WaitLog",
+    "check_recovery_wait_secs",
+    "check_restore",
+    "deadline_exceeded",
+    "explains_result_of",
+    "limit_text",
+    "number_of_workers",
+    "pause_before_look",
+    "wait_for_servers",
+]
+
+# TensorFlow's line, then the process that is waited for, the seconds of the wait and its limit.
+WAITING_FOR_MODEL = (
+    "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
+)
+# The first pause in seconds of a wait that looks early, and the share of the wait so far that the next ones take.
+_FIRST_PAUSE_SECS = 0.5
+_PAUSE_SHARE = 0.25
+# The most looks a second of all workers together. Each is a session on every parameter server.
+_LOOKS_PER_SEC = 50.0
+# Tasks that a log line names at most.
+_MOST_NAMES = 8
+# The longest time in seconds between two log lines of a wait.
+_LONGEST_SILENCE_SECS = 600.0
+
+
+def check_recovery_wait_secs(value: Any) -> None:
+    """Refuses seconds between two polls that aren't finite. Warns of a negative number, which is taken for no pause."""
+    if not isinstance(value, Real):
+        raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
+    if not float(value) < math.inf:
+        raise ValueError(f"recovery_wait_secs must be finite, got {value!r}. TensorFlow's default is 30.")
+    doubt = doubt_about(
+        "recovery_wait_secs", value, "", "there is no pause between two checks", "sessions-and-executors"
+    )
+    if doubt is not None:
+        logging.warning(doubt)
+
+
+def number_of_workers() -> int:
+    """Returns the number of workers that TF_CONFIG has; 1 if it has none, or is none: not every program uses it."""
+    try:
+        cluster = read_tf_config().get("cluster")
+    except ValueError:
+        return 1
+    workers = cluster.get(TaskType.WORKER) if isinstance(cluster, dict) else None
+    return max(1, len(workers)) if isinstance(workers, (list, dict)) else 1
+
+
+def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1) -> float:
+    """Returns the pause before the next look of a wait for the chief, in seconds.
+
+    A chief that is being restarted is back within seconds, or not for long. So looks come early at first, and a wait is
+    never longer than it had to be by more than a quarter, or half a second. Many workers, who have all lost the same
+    task at the same moment, take longer pauses of different lengths, which spares the parameter servers.
+    """
+    shortest = workers / _LOOKS_PER_SEC
+    if shortest > _FIRST_PAUSE_SECS:
+        shortest *= random.uniform(0.5, 1.5)
+    return max(0.0, min(longest_secs, max(_FIRST_PAUSE_SECS, shortest, _PAUSE_SHARE * waited_secs)))
+
+
+class WaitLog:
+    """Logs a wait: at once, then at intervals that double. A first interval of 0 or less is taken as 1 second."""
+
+    def __init__(self, interval: float) -> None:
+        self._started = steady()
+        self._interval = interval if interval > 0 else 1.0
+        self._due = self._started
+
+    def waited(self) -> float:
+        """Returns the seconds since the wait began."""
+        return steady() - self._started
+
+    def is_due(self) -> bool:
+        """Returns whether `info` would log a line now."""
+        return steady() >= self._due
+
+    def info(self, text: str, *args: Any) -> None:
+        """Logs a line at INFO, if a line is due."""
+        if not self.is_due():
+            return
+        logging.info(text, *args)
+        self._due = steady() + self._interval
+        self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
+
+
+def limit_text(seconds: float | None) -> str:
+    """Describes the limit of a wait in seconds; None or infinity for no limit."""
+    return "without a limit" if seconds is None or seconds == math.inf else f"{seconds} s at most"
+
+
+def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededError:
+    """Makes the error of a wait that has reached its limit."""
+    text = f"Session was not ready after waiting {int(limit)} secs. Waited for {awaited}"
+    return errors.DeadlineExceededError(None, None, text)
+
+
+def wait_for_servers(master: str, config: Any, limit: float, log_interval: float, log: WaitLog | None = None) -> None:
+    """Waits until all tasks of a cluster answer. A session's first run would block for ever without them."""
+    probe = ServerProbe(master, config)
+    log = log or WaitLog(log_interval)
+
+    def awaited() -> str:
+        tasks = named_tasks(config.device_filters if config is not None else ())
+        silent = list(silent_tasks(tasks).values())
+        which = f": {', '.join(silent[:_MOST_NAMES])}{', ...' if len(silent) > _MOST_NAMES else ''}" if silent else ""
+        return f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached{which}"
+
+    poll_secs = log_interval if log_interval > 0 else 1.0
+    while not probe.has_answered(max(0.0, min(poll_secs, limit - log.waited()))):
+        if log.waited() >= limit:
+            raise deadline_exceeded(limit, awaited())
+        if log.is_due():
+            log.info(WAITING_FOR_MODEL, None, None, awaited(), log.waited(), limit_text(limit))
+
+
+# A fast check that a model is ready: it fetches the initialisation flags of the variables, not the report of names.
+#
+# TensorFlow's report of uninitialised variables selects names by a mask, in a dozen operations. Every new session
+# compiles two such reports: one for the variables that `local_init_op` needs, one for all. If every flag of the mask
+# is true the report is empty. The flags of the second report include those of the first, so one small fetch answers
+# both.
+
+_REPORTS_BY_MASK = ("GatherV2", "Squeeze", "Where", "Reshape", "LogicalNot", "Pack")
+_FLAGS = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
+
+
+@contextlib.contextmanager
+def explains_result_of(argument: str, operation: Any) -> Iterator[None]:
+    """Explains an error about the result of a ready op: adds the op's argument and the result that it must have."""
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        raise type(error)(
+            f"{error}. The result of {argument}={operation!r} must be an empty 1-D string tensor if the model is "
+            "ready, else the names of the missing variables."
+        ) from error
+
+
+class Readiness(NamedTuple):
+    """The state of a session's model.
+
+    Args:
+      local_init_done: whether the model was ready for `local_init_op`, which has then run.
+      model_ready: whether the model is ready.
+      missing_for_local_init: message about the variables that are missing for `local_init_op`, or None.
+      missing: message about the variables that are missing in the model, or None.
+    """
+
+    local_init_done: bool
+    model_ready: bool
+    missing_for_local_init: Any
+    missing: Any
+
+
+class ReadyCheck:
+    """Checks a model by the flags of its two reports of uninitialised variables.
+
+    It knows the reports that `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make. For any other op, or
+    None, each check returns False, and the caller has to run the op.
+    """
+
+    def __init__(self, ready_op: Any, ready_for_local_init_op: Any) -> None:
+        self._flags = _packed_flags(ready_op)
+        self._local_init_flags = _packed_flags(ready_for_local_init_op)
+        # The positions of the flags for local_init_op among all flags; None if some of them aren't among those.
+        self._local_init_positions: list[int] | None = None
+        if self._flags is not None and self._local_init_flags is not None:
+            position = {_flag_key(flag): i for i, flag in enumerate(_unpacked(self._flags))}
+            keys = [_flag_key(flag) for flag in _unpacked(self._local_init_flags)]
+            if all(key in position for key in keys):
+                self._local_init_positions = [position[key] for key in keys]
+
+    def is_ready(self, session: Any) -> bool:
+        """Returns True if every variable is initialised. False if one isn't, or if the flags don't tell."""
+        return _all_true(session, self._flags)
+
+    def is_ready_for_local_init(self, session: Any) -> bool:
+        """Returns True if every variable that `local_init_op` needs is initialised; False if the flags don't tell."""
+        if self._local_init_positions is None:
+            return _all_true(session, self._local_init_flags)
+        values = _values(session, self._flags)
+        return values is not None and all(values[i] for i in self._local_init_positions)
+
+
+def _packed_flags(report: Any) -> list[Any] | None:
+    """Returns the vectors of flags of a report, which is empty if all flags are true; None for another kind of op."""
+    op = getattr(report, "op", None)
+    if op is None:
+        return None
+    # The last input of a ConcatV2 is the axis.
+    parts = list(op.inputs)[:-1] if op.type == "ConcatV2" else [report]
+    packed = []
+    for part in parts:
+        if part.op.type == "Const" and part.shape.num_elements() == 0:
+            continue
+        flags = _mask_of(part)
+        if flags is None:
+            return None
+        packed.append(flags)
+    return packed or None
+
+
+def _mask_of(part: Any) -> Any:
+    """Returns the vector of flags that selects the names of a report; None if the report is made in another way."""
+    *above, last = _REPORTS_BY_MASK
+    for op_type in above:
+        if part.op.type != op_type:
+            return None
+        # The second input of GatherV2 has the indices.
+        part = part.op.inputs[1 if op_type == "GatherV2" else 0]
+    return part if part.op.type == last else None
+
+
+def _unpacked(packed: list[Any]) -> list[Any]:
+    return [flag for vector in packed for flag in vector.op.inputs]
+
+
+def _flag_key(flag: Any) -> Any:
+    """Returns a key that is equal for two flags of the same variable."""
+    return (flag.op.type, flag.op.inputs[0].name) if flag.op.type in _FLAGS else flag.name
+
+
+def _values(session: Any, packed: list[Any] | None) -> list[bool] | None:
+    if packed is None:
+        return None
+    try:
+        return [bool(value) for vector in session.run(packed) for value in vector]
+    except errors.FailedPreconditionError:
+        return None  # The report fails too, with the better message.
+
+
+def _all_true(session: Any, packed: list[Any] | None) -> bool:
+    values = _values(session, packed)
+    return values is not None and all(values)
+
+
+_RESTORE_MODES = ("strict", "partial")
+
+
+def check_restore(value: Any) -> None:
+    """Refuses an unknown restore mode."""
+    if value not in _RESTORE_MODES:
+        raise ValueError(f"restore must be one of {', '.join(map(repr, _RESTORE_MODES))}, got {value!r}.")
+
+
+class ModelRestore:
+    """Restores the model of one session."""
+
+    def __init__(
+        self, session: Session, saver: Any, mode: str, initialize: Callable[[Any], None] | None = None
+    ) -> None:
+        self._session = session
+        self._saver = saver
+        self._partial = mode == "partial"
+        self._initialize = initialize
+        self._saved_model_initializers = ops.get_collection("saved_model_initializers")
+        self._restorer = CheckpointRestorer(self._restore, self._prepare)
+
+    def _prepare(self) -> None:
+        # Before each attempt, so that no value of a failed attempt is left in the model.
+        if self._partial and self._initialize is not None:
+            self._initialize(self._session)
+        if self._saved_model_initializers:
+            self._session.run(self._saved_model_initializers)
+
+    def _restore(self, path: str) -> None:
+        with explaining_other_model(self._session.graph, self._saver, path, self._partial):
+            if self._partial:
+                restore_partially(self._session, self._saver, path)
+            else:
+                self._saver.restore(self._session, path)
+        if not self._partial:
+            warn_of_other_shapes(self._session.graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES), path)
+
+    def from_path(self, path: Any) -> str:
+        """Restores one checkpoint."""
+        with completed_before_exit:
+            self._restorer.restore_checkpoint(path)
+        return str(path)
+
+    def from_directory(self, directory: Any, max_wait_secs: float, poll_secs: float) -> str | None:
+        """Restores the newest intact checkpoint of a directory."""
+        check_no_pattern("checkpoint_dir", directory)
+        waited = 0.0
+        log = WaitLog(poll_secs)
+        while True:
+            may_wait = waited < max_wait_secs
+            with completed_before_exit:
+                restored = self._restorer.restore_newest(directory, expects_writer=may_wait)
+            if restored is not None:
+                path, rotation = restored
+                with deprecation.silence():  # TensorFlow's saver calls a deprecated function.
+                    self._saver.recover_last_checkpoints(rotation)
+                return path
+            if not may_wait:
+                return None
+            log.info(
+                "Waiting for checkpoint to be available. In %s, for %d s so far, %s.",
+                directory,
+                waited,
+                limit_text(max_wait_secs),
+            )
+            time.sleep(max(0.0, poll_secs))
+            # Without a pause the sum of the pauses stays 0, so the clock counts too.
+            waited = max(waited + poll_secs, log.waited())
 
 
 def _name_of(operation: Any) -> str:
@@ -305,21 +622,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         config: Any = None,
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
-        """Makes a session and restores a checkpoint, if there is one.
-
-        Args:
-          master: the execution engine to connect to.
-          saver: as for `prepare_session`; so are the other arguments.
-          checkpoint_dir: directory whose newest intact checkpoint is restored; or
-          checkpoint_filename_with_path: path of the checkpoint to restore.
-          wait_for_checkpoint: whether to wait until `checkpoint_dir` has a checkpoint.
-          max_wait_secs: seconds to wait for a checkpoint at most.
-          config: ConfigProto of the session, or None.
-          initialize: function of the session that initialises its model before a partial restore, or None.
-
-        Returns:
-          (session, path). The path is that of the restored checkpoint, or None.
-        """
+        """Makes a session and restores a checkpoint, if there is one: (session, path of the checkpoint or None)."""
         # Initialising a TPU clears its memory, so it comes before the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)

@@ -11,11 +11,9 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from fastsup.core.checks import check_flag
 from fastsup.core.sessions import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
+from fastsup.train.hooks.event_files import StepCounterHook, SummarySaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.hooks.step_counter import StepCounterHook
-from fastsup.train.hooks.summary_saver import SummarySaverHook
-from fastsup.train.session.hook_arguments import hooks_argument
-from fastsup.train.session.monitored_session import MonitoredSession
+from fastsup.train.session.monitored_session import MonitoredSession, hooks_argument
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, WorkerSessionCreator
 
 __all__ = ["USE_DEFAULT", "MonitoredTrainingSession", "interval_of", "is_on"]

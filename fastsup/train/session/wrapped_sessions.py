@@ -2,6 +2,7 @@
 
 Each can be used, subclassed and replaced alone, as TensorFlow's can. Where they are as delivered, a monitored session
 leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
+CoordinatedSessionCreator nests them, at the start and after each preemption.
 """
 
 from __future__ import annotations
@@ -12,15 +13,62 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import coordinator, queue_runner
+from tensorflow.python.training import monitored_session as tf_monitored_session
 
 from fastsup.checkpoint.durable import is_failed_save
+from fastsup.common import stop_signals
 from fastsup.common.errors import FailureRow
 from fastsup.common.stop_signals import raise_pending
-from fastsup.train.engine.step_engine import StepEngine, still_open
-from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
+from fastsup.train.engine import StepEngine, still_open
+from fastsup.train.session.monitored import CoordinatedBase, WrappedBase, deliver
+from fastsup.train.session.server_watch import watch_servers
+from fastsup.train.session.session_creators import SessionCreator
 
-__all__ = ["DELIVERED_METHODS", "CoordinatedSession", "HookedSession", "RecoverableSession", "WrappedSession"]
+__all__ = [
+    "CoordinatedSession",
+    "CoordinatedSessionCreator",
+    "HookedSession",
+    "RecoverableSession",
+    "StepContext",
+    "WrappedSession",
+]
+
+
+class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: ignore[misc]
+    """The argument of a step function, see `run_step_fn`.
+
+    Args:
+      session: the session below all hooks.
+      run_with_hooks_fn: function that runs a step with hooks.
+    """
+
+    def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+        self._session = session
+        self._run_with_hooks_fn = run_with_hooks_fn
+
+    @property
+    def session(self) -> Any:
+        """The session below all hooks: its runs call no hook."""
+        return self._session
+
+    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs a step with hooks. Takes the arguments of `MonitoredSession.run`, and returns its result."""
+        return self._run_with_hooks_fn(*args, **kwargs)
+
+    def request_stop(self) -> None:
+        """Ends the step function and the loop.
+
+        Raises:
+          StopIteration: always.
+        """
+        raise StopIteration("step_fn has requested the iterations to stop.")
+
+
+# What `recover_from` was given.
+_preemption_errors: Callable[[], tuple[type[Exception], ...]] = tuple
 
 _ADVICE = (
     "This error may also occur due to a gRPC failure caused by high memory or network bandwidth usage in the "
@@ -34,16 +82,10 @@ _RUN_FAILED = (
 )
 
 
-def _module() -> Any:
-    """The module of the public sessions: what programs replace in it is looked up when it is needed."""
-    from fastsup.train.session import monitored_session
-
-    return monitored_session
-
-
-def _preemption_errors() -> tuple[type[Exception], ...]:
-    """The errors that are recovered from."""
-    return tuple(_module()._PREEMPTION_ERRORS)
+def recover_from(errors: Callable[[], tuple[type[Exception], ...]]) -> None:
+    """Takes the function that returns the errors to recover from: programs replace them in another module."""
+    global _preemption_errors
+    _preemption_errors = errors
 
 
 def _ended_in(session: Any) -> tuple[int, int]:
@@ -119,7 +161,7 @@ class WrappedSession(WrappedBase):
 
     def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
         """Calls a step function with a StepContext. See `MonitoredSession.run_step_fn`."""
-        return step_fn(_module().MonitoredSession.StepContext(raw_session, run_with_hooks or self.run))
+        return step_fn(StepContext(raw_session, run_with_hooks or self.run))
 
     def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Runs one step that no hook sees."""
@@ -134,17 +176,7 @@ class WrappedSession(WrappedBase):
             self._sess._sync_hooks()
 
     def _recovers_from(self, error: Exception) -> bool:
-        """Gets ready for running a step again that has raised an error in the engine.
-
-        Args:
-          error: the error.
-
-        Returns:
-          False if the error is to be raised.
-
-        Raises:
-          Exception: the error that has led to this one, or one that can't be recovered from.
-        """
+        """Gets ready for running a step again that has raised an error in the engine. False: the error is raised."""
         return False
 
 
@@ -396,9 +428,65 @@ class RecoverableSession(WrappedSession):
         self._count_failure(occasion, error)
 
 
-def _methods(kind: type[WrappedSession]) -> dict[str, Any]:
-    return {name: getattr(kind, name) for name in ("run", "should_stop", "_check_stop", "run_without_hooks")}
+deliver(RecoverableSession, CoordinatedSession, HookedSession)
 
 
-# Of the classes that a monitored session nests, the methods that a step would go through. A program may replace them.
-DELIVERED_METHODS = {kind: _methods(kind) for kind in (RecoverableSession, CoordinatedSession, HookedSession)}
+class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
+    """Makes a session with its coordinator, queue runners and hooks, at the start and after each preemption."""
+
+    def __init__(self, session_creator: Any, hooks: Any, stop_grace_period_secs: float) -> None:
+        self._session_creator = session_creator
+        self._hooks = hooks
+        self._stop_grace_period_secs = stop_grace_period_secs
+        # The recorder of the session's runs and its description in a profile, set by the monitored session.
+        self.profiler: Any = None
+        self.opened: Any = None
+        # The coordinator and the innermost session of the session made last; None once that is closed.
+        self.coord: Any = None
+        self.tf_sess: Any = None
+        # A session that couldn't be got ready, until it is closed. The program may have caught the error, so hooks can
+        # still see it in their `end`.
+        self._unfinished: CoordinatedSession | None = None
+
+    def create_session(self) -> Any:
+        """Makes a session, starts its queue runners and calls the hooks' `after_create_session`."""
+        self.close_unfinished()
+        session = self.tf_sess = self._session_creator.create_session()
+        # The monitored session decides which errors end it normally, so the coordinator must report all of them.
+        self.coord = coordinator.Coordinator(clean_stop_exception_types=[])
+        try:
+            self._start(session)
+        except BaseException:
+            self._unfinished = self._wrap(session)
+            raise
+        return self._wrap(session)
+
+    def _wrap(self, session: Any) -> CoordinatedSession:
+        hooked = HookedSession(session, self._hooks)
+        hooked._engine.record(self.profiler, self.opened)
+        return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
+
+    def _start(self, session: Any) -> None:
+        if ops.get_collection(ops.GraphKeys.QUEUE_RUNNERS):
+            queue_runner.start_queue_runners(sess=session, coord=self.coord)
+        watch_servers(session, self.coord)
+        held = stop_signals.holds_signals()
+        try:
+            for hook in self._hooks:
+                hook.after_create_session(session, self.coord)
+        finally:
+            stop_signals.release(held)
+
+    def close_unfinished(self) -> None:
+        """Closes a session that couldn't be got ready, and ends its threads. What fails then is logged."""
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is None:
+            return
+        try:
+            unfinished.close()
+        except Exception as error:
+            logging.error("A session that couldn't be got ready has not ended well: %s", error, exc_info=error)
+
+    def forget_session(self) -> None:
+        """Drops the session and its coordinator, after the session was closed."""
+        self.tf_sess = self.coord = None

@@ -1,31 +1,89 @@
-"""The graph elements of a Supervisor: given as arguments, found in the graph's collections, or made."""
+"""The graph elements of a Supervisor, given, found in the graph's collections, or made; and checks of its arguments."""
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
+from tensorflow.core.protobuf import saver_pb2
+from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes, ops
 from tensorflow.python.ops import control_flow_ops, lookup_ops, variables
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary
 from tensorflow.python.training import saver as saver_mod
 
-from fastsup.train.supervisor.arguments import check_fetchable, check_saver
+from fastsup.core.checks import doubt_about
 
-__all__ = ["USE_DEFAULT", "GraphElements"]
+__all__ = ["USE_DEFAULT", "GraphElements", "check_fetchable", "check_saver", "check_seconds", "check_types"]
+
+
+def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
+    """Refuses a value that isn't a number of seconds. Warns of a negative one and of NaN: both mean no wait."""
+    if value is None and not endless:
+        return
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number of seconds, got {value!r} of type {type(value).__name__}; {remedy}.")
+    if value == math.inf and not endless:
+        raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
+    no_wait = "there is no wait" if endless else "there is no pause"
+    doubt = doubt_about(name, value, no_wait, no_wait, "supervisor")
+    if doubt is not None:
+        logging.warning("%s %s.", doubt, remedy[0].upper() + remedy[1:])
+
+
+def check_types(graph: Any, saver: Any, init_fn: Any) -> None:
+    """Refuses arguments of the wrong type. None and 0 (the default) are valid."""
+    if graph is not None and not hasattr(graph, "as_default"):
+        raise AttributeError(
+            f"{type(graph).__name__!r} object has no attribute 'as_default': graph={graph!r} must be a tf.Graph."
+        )
+    if saver and not hasattr(saver, "saver_def"):
+        raise AttributeError(
+            f"{type(saver).__name__!r} object has no attribute 'saver_def': saver={saver!r} must be a "
+            "tf.compat.v1.train.Saver, or None to save nothing."
+        )
+    if init_fn and not callable(init_fn):
+        raise TypeError(
+            f"{type(init_fn).__name__!r} object is not callable: init_fn={init_fn!r} must be a function of the session."
+        )
+
+
+def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
+    """Refuses an element that a session of the graph can't fetch."""
+    try:
+        tf_session._FetchHandler(graph, element, {})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} It was given as {name}: give one of the Supervisor's graph.") from None
+
+
+def check_saver(graph: ops.Graph, saver: Any) -> None:
+    """Refuses a saver whose operations the graph doesn't have.
+
+    A saver knows its operations by name, so one that was imported with the graph, or made in a copy of it, is valid.
+    """
+    saver_def = getattr(saver, "saver_def", None)
+    if not isinstance(saver_def, saver_pb2.SaverDef) or not saver_def.filename_tensor_name:
+        return
+    names = (saver_def.filename_tensor_name, saver_def.save_tensor_name, saver_def.restore_op_name)
+    try:
+        for name in names:
+            graph.as_graph_element(name)
+    except (KeyError, ValueError) as error:
+        raise TypeError(
+            f"Cannot interpret feed_dict key as Tensor: {error.args[0]} saver={saver!r} was made for another graph: "
+            "make it where the Supervisor's graph is the default graph."
+        ) from None
+
 
 # Stands for an argument that was left out. It is TensorFlow's value, so it can also be passed by position.
 USE_DEFAULT = 0
 
 
 class GraphElements:
-    """The operations, tensors and saver of a Supervisor. Each `init_` method sets one or two of them.
-
-    Args:
-      graph: the graph of the sessions.
-      methods: the Supervisor, whose methods that find an element a subclass may override.
-    """
+    """The operations, tensors and saver of a Supervisor. Each `init_` method sets one or two of them."""
 
     def __init__(self, graph: ops.Graph, methods: Any) -> None:
         self.graph = graph
@@ -55,13 +113,7 @@ class GraphElements:
         self.global_step: Any = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
 
     def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
-        """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
-
-        Args:
-          given: the argument, or USE_DEFAULT.
-          collection: key of the collection in the default graph.
-          make: function that makes the element, or returns None.
-        """
+        """Returns an element: the argument, the first of a collection, or a new one that joins the collection."""
         if given is not USE_DEFAULT:
             return given
         element = self._methods._get_first_op_from_collection(collection)
@@ -90,13 +142,7 @@ class GraphElements:
         return None
 
     def check(self, own_manager: bool, is_chief: bool, writes: bool) -> None:
-        """Refuses elements that the sessions would refuse later, before any file or thread is made.
-
-        Args:
-          own_manager: whether the Supervisor has made its SessionManager, which then runs the elements.
-          is_chief: whether it also runs `init_op`.
-          writes: whether checkpoints and summaries are written.
-        """
+        """Refuses elements that the sessions would refuse later, before any file or thread is made."""
         used = []
         if own_manager:
             used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * is_chief

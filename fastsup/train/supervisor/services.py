@@ -1,15 +1,315 @@
-"""The services of a Supervisor: threads that write summaries, measure the rate of steps and save checkpoints."""
+"""The parts of a Supervisor that work while it runs: its sessions, events, checkpoints and service threads."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorflow.core.framework import summary_pb2
+from tensorflow.core.util import event_pb2
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator, training_util
 
-__all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", "start_services"]
+from fastsup.checkpoint.durable import save_durably
+from fastsup.checkpoint.writer import CheckpointWriter
+from fastsup.common import stop_signals
+from fastsup.common.errors import not_end_of_input
+from fastsup.common.interpreter_end import completed_before_exit, fork_reason, raise_in_fork, warn_of_leaked_threads
+from fastsup.core import timeline
+from fastsup.core.probe import Profiler
+from fastsup.core.sessions import current_origin
+from fastsup.events.graph_text import write_graph_as_text
+from fastsup.runtime.session import Session
+from fastsup.train.session.monitored_session import is_by_signal, log_failed_end
+
+__all__ = [
+    "Checkpoints",
+    "EventLog",
+    "SVStepCounterThread",
+    "SVSummaryThread",
+    "SVTimerCheckpointThread",
+    "Sessions",
+    "start_services",
+]
+
+
+class Sessions:
+    """Makes the sessions of a Supervisor, and ends them."""
+
+    def __init__(
+        self,
+        sv: Any,
+        init_fn: Callable[[Any], Any] | None,
+        profiler: Profiler | None,
+        handle_signals: bool,
+        stop_grace_secs: float,
+        warns: bool,
+    ) -> None:
+        self._sv = sv
+        self._profiler = profiler
+        self._handle_signals = handle_signals
+        self._warns = warns
+        self.stop_grace_secs = stop_grace_secs
+        self._made_in = os.getpid()
+        self._in_timeline: Any = None
+        self.init_fn = init_fn
+
+    def managed(
+        self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool
+    ) -> Iterator[Any]:
+        """Yields the session of `Supervisor.managed_session`, which is a context manager of this generator."""
+        sv = self._sv
+        watches = self._handle_signals and sv._logdir is not None and stop_signals.install()
+        try:
+            session = self._prepare_or_stop(master, config, start_standard_services, close_summary_writer)
+            try:
+                yield session
+            except Exception as error:
+                if fork_reason(self._made_in):
+                    raise
+                sv.request_stop(not_end_of_input(error))
+            except (KeyboardInterrupt, SystemExit):
+                if stop_signals.received():
+                    try:
+                        sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
+                    except BaseException as error:
+                        log_failed_end("Supervisor", error)
+                raise
+            finally:
+                self._stop_and_close(session, close_summary_writer)
+        finally:
+            if watches:
+                stop_signals.uninstall()
+
+    def _prepare_or_stop(
+        self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool
+    ) -> Any:
+        sv = self._sv
+        try:
+            return sv.prepare_or_wait_for_session(
+                master=master, config=config, start_standard_services=start_standard_services
+            )
+        except BaseException as error:
+            if isinstance(error, Exception):
+                sv.request_stop(error)
+            sv.stop(close_summary_writer=close_summary_writer)
+            # If stop() hasn't raised the error, it is an OutOfRangeError, which the coordinator takes for the end of
+            # the input. Here it means that a checkpoint is cut short.
+            raise
+
+    def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
+        if raise_in_fork(self._made_in, "The Supervisor can't be stopped", sys.exc_info()[0]):
+            return
+        by_signal = is_by_signal(sys.exc_info()[0])
+        held = stop_signals.holds_signals()
+        try:
+            self._sv.stop(close_summary_writer=close_summary_writer)
+        except BaseException as error:
+            if not by_signal:
+                raise
+            log_failed_end("Supervisor", error)
+        finally:
+            # Cancels steps that still wait, for example in a queue. Nothing depends on the session now.
+            with contextlib.suppress(Exception):
+                session.close()
+            stop_signals.release(held)
+
+    @timeline.phase("open")
+    def prepare(
+        self, master: str, config: Any, wait_for_checkpoint: bool, max_wait_secs: float, start_standard_services: bool
+    ) -> Any:
+        """See `Supervisor.prepare_or_wait_for_session`."""
+        sv = self._sv
+        # A stopped Supervisor can be used again.
+        sv._coord.clear_stop()
+        if sv._summary_writer:
+            sv._summary_writer.reopen()
+        session = None
+        try:
+            session = self._make(master, config, wait_for_checkpoint, max_wait_secs)
+            if sv._is_chief:
+                sv._write_graph()
+            if start_standard_services:
+                self._start_threads(session)
+        except BaseException:
+            self._abandon(session)
+            raise
+        self._record(session)
+        self._in_timeline = timeline.begin("train")
+        return session
+
+    def _make(self, master: str, config: Any, wait_for_checkpoint: bool, max_wait_secs: float) -> Any:
+        sv, manager = self._sv, self._sv._session_manager
+        if not sv._is_chief:
+            return manager.wait_for_session(master, config=config, max_wait_secs=max_wait_secs)
+        return manager.prepare_session(
+            master,
+            saver=sv.saver,
+            checkpoint_dir=sv._logdir,
+            wait_for_checkpoint=wait_for_checkpoint,
+            max_wait_secs=max_wait_secs,
+            config=config,
+            init_op=sv.init_op,
+            init_feed_dict=sv._init_feed_dict,
+            init_fn=self.init_fn,
+        )
+
+    def _start_threads(self, session: Any) -> None:
+        if self._sv._is_chief:
+            logging.info("Starting standard services.")
+            self._sv.start_standard_services(session)
+        logging.info("Starting queue runners.")
+        self._sv.start_queue_runners(session)
+
+    def _record(self, session: Any) -> None:
+        if isinstance(session, Session):
+            session._record_runs(self._profiler, current_origin("train"))
+
+    def _abandon(self, session: Any) -> None:
+        """Ends the threads and the session that a failed start has left. Errors here would hide the first one."""
+        if session is not None:
+            self._sv._coord.request_stop()
+            with contextlib.suppress(Exception):
+                session.close()
+            alive = [thread for thread in self._registered_threads() if thread.is_alive()]
+            for thread in alive:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, min(self.stop_grace_secs, threading.TIMEOUT_MAX)))
+            if not any(thread.is_alive() for thread in alive):
+                self._sv._coord.clear_stop()
+        if self._sv._event_log.owns_writer:
+            with contextlib.suppress(Exception):
+                self._sv._event_log.close()
+
+    def _registered_threads(self) -> set[threading.Thread]:
+        """Returns the threads that the coordinator waits for. Its `join` forgets them."""
+        return set(self._sv._coord._registered_threads)
+
+    @timeline.phase("end")
+    def stop(self, threads: Any, close_summary_writer: bool, ignore_live_threads: bool) -> None:
+        """See `Supervisor.stop`."""
+        raise_in_fork(self._made_in, "The Supervisor can't be stopped")
+        timeline.finish(self._in_timeline)
+        coord, log = self._sv._coord, self._sv._event_log
+        coord.request_stop()
+        warns = self._warns and not ignore_live_threads
+        awaited = self._registered_threads().union(threads or ()) if warns else set()
+        close = log.close_after_error
+        try:
+            coord.join(
+                threads, stop_grace_period_secs=self.stop_grace_secs, ignore_live_threads=ignore_live_threads or warns
+            )
+            close = log.close
+        finally:
+            warn_of_leaked_threads(awaited, self.stop_grace_secs)
+            # After the threads have ended, because they write events.
+            if close_summary_writer:
+                close()
+
+
+_SessionLog = event_pb2.SessionLog
+
+
+class EventLog:
+    """Writes the events of a Supervisor."""
+
+    def __init__(self, graph: ops.Graph, meta_graph_def: Any, logdir: Any, writer: Any, owns_writer: bool) -> None:
+        self._graph = graph
+        self._meta_graph_def = meta_graph_def
+        self._logdir = logdir
+        self.owns_writer = owns_writer
+        self.writer = writer
+        self.has_graph: bool = False
+
+    def write_graph(self) -> None:
+        """Writes the graph to the directory and, once for each event file, to the events."""
+        if self._logdir:
+            write_graph_as_text(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
+        if not self.writer or self.has_graph:
+            return
+        self.writer.add_graph(self._graph)
+        self.writer.add_meta_graph(self._meta_graph_def)
+        self.has_graph = True
+
+    def log_session_start(self, step: int) -> None:
+        """Tells readers to discard the later steps of an earlier run."""
+        self.writer.add_session_log(_SessionLog(status=_SessionLog.START), step)
+
+    def log_checkpoint(self, path: Any, step: int) -> None:
+        """Notes that a checkpoint was saved."""
+        self.writer.add_session_log(_SessionLog(status=_SessionLog.CHECKPOINT, checkpoint_path=path), step)
+
+    def close(self) -> None:
+        """Logs the end of the session and closes the event file."""
+        writer = self.writer
+        if not writer:
+            return
+        # A closed FileWriter writes nothing and warns of each event.
+        if getattr(writer, "_closed", None) is not True:
+            # Without a step: the session in which it could be read may be closed.
+            writer.add_session_log(_SessionLog(status=_SessionLog.STOP))
+            writer.close()
+        # A reopened writer begins another file, which needs the graph too.
+        self.has_graph = False
+
+    def close_after_error(self) -> None:
+        """Closes the event file, and only logs an error: it is often a consequence of the one that is raised."""
+        try:
+            self.close()
+        except Exception as error:
+            logging.warning("The summary writer could not be closed: %s", error)
+
+
+class Checkpoints:
+    """Saves checkpoints."""
+
+    def __init__(self, graph: ops.Graph, path: str | None, in_background: bool) -> None:
+        self._graph = graph
+        self.in_background = in_background
+        self._writer = CheckpointWriter(remember_state=True)
+        self.path = path
+
+    def save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
+        """Saves a checkpoint that is named by the step of its variables, and waits until it is written."""
+
+        def log_start() -> None:
+            logging.info("Saving checkpoint to path %s", save_path)
+
+        if not isinstance(sess, Session):
+            log_start()
+            return save_durably(saver, sess, save_path, global_step)
+        if self.in_background:
+            self._writer.prepare(sess, saver)
+        # The gate holds back steps from here on, so the step in the name is that of the variables.
+        with completed_before_exit, sess.gate:
+            step = None if global_step is None else self.read_step(sess, global_step)
+            path = self._writer.save(sess, saver, save_path, step, log_start, in_background=self.in_background)
+        return self._writer.wait() if path is None else path
+
+    def read_step(self, sess: Any, global_step: Any) -> int:
+        """Returns the value of the global step in a session."""
+        # Fetching the tensor of a variable, unlike the variable, is known to write nothing.
+        tensor = self._graph.as_graph_element(global_step)
+        return training_util.global_step(sess, tensor)  # type: ignore[no-any-return]
+
+    def save_last(self, save: Callable[..., Any], sess: Any, saver: Any, global_step: Any) -> None:
+        """Saves the last state of training when a signal ends the run. The services may still be running."""
+        if self.path is None or saver is None:
+            return
+        held = stop_signals.holds_signals()
+        try:
+            # A write that has failed is made up for by this one.
+            self._writer.wait_and_log()
+            path = save(sess, saver, self.path, global_step=global_step)
+            stop_signals.log_last_save(path or self.path)
+        finally:
+            stop_signals.release(held)
 
 
 class _Service(coordinator.LooperThread):  # type: ignore[misc]
@@ -27,12 +327,7 @@ class _Service(coordinator.LooperThread):  # type: ignore[misc]
 
 
 class SVSummaryThread(_Service):
-    """Runs the summary op every `save_summaries_secs` seconds, and writes its summary to the event file.
-
-    Args:
-      sv: the Supervisor.
-      sess: the session in which the summary op runs.
-    """
+    """Runs the summary op every `save_summaries_secs` seconds, and writes its summary to the event file."""
 
     def __init__(self, sv: Any, sess: Any) -> None:
         super().__init__(sv, sess, sv.save_summaries_secs)
@@ -49,13 +344,7 @@ class SVSummaryThread(_Service):
 
 
 class SVStepCounterThread(_Service):
-    """Measures the global steps per second every `save_summaries_secs` seconds, for the event file and the log.
-
-    Args:
-      sv: the Supervisor.
-      sess: the session in which the step is read.
-      step_counter: tensor or variable that counts steps. Defaults to the Supervisor's global step.
-    """
+    """Measures the global steps per second every `save_summaries_secs` seconds, for the event file and the log."""
 
     def __init__(self, sv: Any, sess: Any, step_counter: Any = None) -> None:
         super().__init__(sv, sess, sv.save_summaries_secs)
@@ -88,12 +377,7 @@ class SVStepCounterThread(_Service):
 
 
 class SVTimerCheckpointThread(_Service):
-    """Saves a checkpoint every `save_model_secs` seconds, and logs it in the event file.
-
-    Args:
-      sv: the Supervisor.
-      sess: the session whose variables are saved.
-    """
+    """Saves a checkpoint every `save_model_secs` seconds, and logs it in the event file."""
 
     def __init__(self, sv: Any, sess: Any) -> None:
         super().__init__(sv, sess, sv.save_model_secs)

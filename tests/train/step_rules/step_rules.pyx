@@ -1,7 +1,7 @@
-"""The rules of run_snapshot.pxd as Python functions."""
+"""The rules of fastsup/train/run_snapshot.pxd as Python functions."""
 
 from fastsup.core.schedule cimport FS_DUE_NEVER, fs_due
-from fastsup.train.scheduler.run_snapshot cimport (
+from fastsup.train.run_snapshot cimport (
     COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
     runs_until_due
 )

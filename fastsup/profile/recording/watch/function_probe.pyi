@@ -13,8 +13,8 @@ from fastsup.profile.recording.phases import FUNCTION_ROLE as FUNCTION_ROLE
 from fastsup.profile.recording.phases import TRACING as TRACING
 from fastsup.profile.recording.statistics import RUNTIME as RUNTIME
 from fastsup.profile.recording.statistics import SESSION as SESSION
-from fastsup.profile.recording.watch.call_probe import CallProbe
-from fastsup.profile.recording.watch.signatures import signature_text as signature_text
+from fastsup.profile.recording.watch.probes import CallProbe
+from fastsup.profile.recording.watch.tracing import signature_text as signature_text
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -5,11 +5,9 @@ import sys
 import weakref
 
 from fastsup.eager.calls cimport LiftedCalls, LiftedStep, Route
-from fastsup.profile.recording.recorder cimport Recorder
-from fastsup.profile.recording.recorder_probe cimport RecorderProbe, recorded_here
-from fastsup.profile.recording.spans cimport fs_step_uncount
-from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
-from fastsup.profile.recording.watch.call_probe cimport CallProbe
+from fastsup.profile.recording.recorder cimport Recorder, RecorderProbe, recorded_here
+from fastsup.profile.recording.statistics cimport SpanStats, fs_step_uncount, trace_of_this_thread
+from fastsup.profile.recording.watch.probes cimport CallProbe
 
 from tensorflow.python.eager import context
 
@@ -19,7 +17,7 @@ from fastsup.eager.function import executor_of
 from fastsup.eager.calls import fallback_reason
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
-from fastsup.profile.recording.watch.signatures import signature_text
+from fastsup.profile.recording.watch.tracing import signature_text
 
 # The most traces of one function, and reasons why TensorFlow runs it, that have a row each.
 cdef Py_ssize_t MAX_ROWS = 32

@@ -28,19 +28,108 @@ from fastsup.profile.recording.phases import (
     WEIGHTS,
 )
 from fastsup.profile.recording.recorder import Recorder
-from fastsup.profile.recording.watch.call_probe import recorded_calls
-from fastsup.profile.recording.watch.pass_methods import (
-    begin_batch,
-    begin_loop,
-    between_batches,
-    end_batch,
-    timed_batch_part,
+from fastsup.profile.recording.watch.probes import (
+    PassProbe,
+    enter_phase,
+    leave_phase,
+    pass_of_list,
+    pass_of_this_thread,
+    recorded_calls,
+    timed,
 )
-from fastsup.profile.recording.watch.pass_probe import PassProbe, pass_of_this_thread
 from fastsup.profile.recording.watch.replacements import Replacement
-from fastsup.profile.recording.watch.timed import timed
 
-__all__ = ["replacements", "replacements_of_arrays", "replacements_of_keras_2"]
+__all__ = [
+    "begin_batch",
+    "begin_loop",
+    "between_batches",
+    "end_batch",
+    "replacements",
+    "replacements_of_arrays",
+    "replacements_of_keras_2",
+    "timed_batch_part",
+]
+
+_Method = Callable[..., Any]
+
+
+def begin_batch(method: _Method) -> _Method:
+    """A batch begins."""
+
+    @functools.wraps(method)
+    def on_batch_begin(self: Any, batch: int, logs: Any = None) -> None:
+        here = pass_of_list(self)
+        if here is None:
+            method(self, batch, logs)
+            return
+        here.begin_batch()
+        method(self, batch, logs)
+        here.begin_function()
+
+    return on_batch_begin
+
+
+def end_batch(method: _Method) -> _Method:
+    """A batch ends."""
+
+    @functools.wraps(method)
+    def on_batch_end(self: Any, batch: int, logs: Any = None) -> None:
+        here = pass_of_list(self)
+        if here is None:
+            method(self, batch, logs)
+            return
+        here.end_function()
+        method(self, batch, logs)
+        here.end_batch()
+
+    return on_batch_end
+
+
+def begin_loop(method: _Method, names: Sequence[str]) -> _Method:
+    """The loop begins. From here on its callbacks' methods of these names are recorded."""
+
+    @functools.wraps(method)
+    def on_begin(self: Any, logs: Any = None) -> None:
+        here = pass_of_this_thread()
+        if here is not None:
+            here.begin_loop(self, names)
+        method(self, logs)
+
+    return on_begin
+
+
+def between_batches(method: _Method) -> _Method:
+    """The begin or end of an epoch, or the end of the loop."""
+
+    @functools.wraps(method)
+    def on_event(self: Any, *args: Any, **kwargs: Any) -> None:
+        here = pass_of_list(self)
+        if here is not None:
+            here.leave_batches()
+        method(self, *args, **kwargs)
+
+    return on_event
+
+
+def timed_batch_part(function: _Method, phase: str) -> _Method:
+    """A function of one argument that is called for each batch, at less cost than `timed` has.
+
+    Args:
+      function: the function. A call whose argument is false, such as empty logs, isn't recorded.
+      phase: name of the row.
+    """
+
+    @functools.wraps(function)
+    def batch_part(argument: Any) -> Any:
+        if not argument or not enter_phase(phase):
+            return function(argument)
+        try:
+            return function(argument)
+        finally:
+            leave_phase()
+
+    return batch_part
+
 
 # Keras's methods that are passes, and what each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
@@ -68,11 +157,7 @@ _first = timed(next, OPEN_INPUT)
 
 
 def replacements(keras: ModuleType) -> Iterator[Replacement]:
-    """What stands in the place of methods of Keras's classes while a profiler is on.
-
-    Args:
-      keras: the module `keras`.
-    """
+    """What stands in the place of methods of Keras's classes while a profiler is on."""
     package = keras.Model.__module__.partition(".")[0]
     yield from _of_models(keras.Model)
     yield from _of_callbacks(keras.callbacks.CallbackList)
@@ -89,21 +174,13 @@ def replacements(keras: ModuleType) -> Iterator[Replacement]:
 
 
 def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
-    """The same for Keras 2, whose step takes its input itself, unseen.
-
-    Args:
-      tf_keras: the module `tf_keras`.
-    """
+    """The same for Keras 2, whose step takes its input itself, unseen."""
     yield from _of_models(tf_keras.Model)
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
 
 
 def replacements_of_arrays(inputs: ModuleType) -> Iterator[Replacement]:
-    """The same for the batches of arrays of an accelerated model, which its function takes row by row.
-
-    Args:
-      inputs: the module `fastsup.keras.inputs`.
-    """
+    """The same for the batches of arrays of an accelerated model, which its function takes row by row."""
     yield inputs.OrderedBatches, "__next__", functools.partial(timed_batch_part, phase=INPUT_WAIT)
 
 
@@ -171,13 +248,7 @@ def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[.
 
 
 def _runner_of(model: Any, function: str, row: str | None = None) -> dict[str, Any]:
-    """What runs a model's function, as `Recorder.new_caller` wants it.
-
-    Args:
-      model: the model.
-      function: name of the function.
-      row: name of the row that has the function's time; None for the function's.
-    """
+    """What runs a model's function, as `Recorder.new_caller` wants it."""
     if getattr(model, function, None) is None:
         return {}
     keras: Any = sys.modules.get("keras")

@@ -1,4 +1,4 @@
-"""A method of a callback that is recorded as long as a pass is."""
+"""A method of a callback that is recorded as long as a pass is. In Python: a call costs less than of a compiled one."""
 
 from __future__ import annotations
 

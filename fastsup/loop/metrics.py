@@ -1,0 +1,485 @@
+"""Hooks that pass on the numbers of a training, to summaries, Prometheus or OpenTelemetry; and how they find these."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from fastsup.common.errors import writing_files
+from fastsup.core.clock import now, steady
+from fastsup.loop.periodic import PeriodicHook, due_in
+
+__all__ = [
+    "METRICS",
+    "RESULT",
+    "MeasuringHook",
+    "Metric",
+    "OpenTelemetryHook",
+    "PrometheusHook",
+    "ShownHooks",
+    "check_labels",
+    "kept_by",
+]
+
+Values = Callable[[Any], Any]
+
+
+def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
+    """Returns the numbers in a result, by name.
+
+    Args:
+      result: a number, or a mapping of names to numbers. A number is anything that `float` takes: a Python or NumPy
+        number, a tensor or array of one element.
+      default_name: name for a number that has none.
+
+    Returns:
+      Dictionary of names to floats.
+
+    Raises:
+      TypeError: `result` is something else.
+    """
+    items = result.items() if isinstance(result, Mapping) else [(default_name, result)]
+    return {str(name): _number(name, value) for name, value in items}
+
+
+def _number(name: Any, value: Any) -> float:
+    if hasattr(value, "detach"):
+        value = value.detach()  # PyTorch warns of a conversion of a tensor that requires a gradient.
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "The step must return a number or a mapping of names to numbers, or values= must say what to take of "
+            f"it. {name}: {value!r}. In a session, the hook's `fetches` say what it reads."
+        ) from error
+
+
+def check_values(values: Values | None) -> Values:
+    """Checks the argument `values` of a hook.
+
+    Args:
+      values: function that takes numbers out of a result, or None.
+
+    Returns:
+      The function; for None, one that returns the result itself.
+
+    Raises:
+      TypeError: `values` can't be called.
+    """
+    if values is None:
+        return lambda result: result
+    if not callable(values):
+        raise TypeError(f"values must be a function of the step's result, or None, got {values!r}")
+    return values
+
+
+Write = Callable[[str, float, int], Any]
+
+
+class SummaryHook(PeriodicHook):
+    """Writes the numbers of the result at intervals.
+
+    Args:
+      writer: the result of `tf.summary.create_file_writer`; an object with a method `add_scalar(name, value, step)`,
+        such as PyTorch's SummaryWriter; or a function of name, value and step.
+      every_steps: a summary is written at the global steps that are multiples of this number, or None.
+      every_secs: seconds between two summaries, or None. With both intervals, the one that passes first counts; with
+        neither, a summary is written every 100 steps.
+      values: function that takes the result and returns a number, which is named "loss", or a mapping of names to
+        numbers. None if the result is such itself.
+
+    Raises:
+      TypeError: `writer` isn't one of the three, `values` can't be called, or an interval isn't a number.
+      ValueError: an interval isn't positive.
+      ImportError: `writer` is one of tf.summary, and TensorBoard isn't installed.
+    """
+
+    def __init__(
+        self,
+        writer: Any,
+        every_steps: int | None = None,
+        every_secs: float | None = None,
+        values: Values | None = None,
+    ) -> None:
+        super().__init__(100 if every_steps is None and every_secs is None else every_steps, every_secs)
+        self._write = _writing(writer)
+        self._flush = getattr(writer, "flush", None)
+        self._values = check_values(values)
+
+    def act(self, loop: Any) -> None:
+        for name, number in named_numbers(self._values(loop.result)).items():
+            self._write(name, number, loop.global_step)
+
+    def end(self, loop: Any) -> None:
+        if self._flush is not None:
+            with writing_files():
+                self._flush()
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        # The last summaries help to explain the error.
+        self.end(loop)
+
+
+def _writing(writer: Any) -> Write:
+    """Returns the function that writes one number."""
+    if callable(getattr(writer, "add_scalar", None)):
+        return lambda name, value, step: writer.add_scalar(name, value, step)
+    if callable(getattr(writer, "as_default", None)):
+        from tensorflow import summary
+
+        if find_spec("tensorboard") is None:
+            # TensorFlow says so when the first summary is written: the steps before would be lost.
+            raise ImportError(
+                "A writer of tf.summary needs TensorBoard, which isn't installed: pip install tensorboard."
+            )
+
+        def write(name: str, value: float, step: int) -> None:
+            with writing_files(), writer.as_default():
+                summary.scalar(name, value, step)
+
+        return write
+    if not callable(writer):
+        raise TypeError(
+            "writer must be a writer of tf.summary, have a method add_scalar(name, value, step), or be a function of "
+            f"these, got {writer!r}"
+        )
+    return lambda name, value, step: writer(name, value, step)
+
+
+class Metric(NamedTuple):
+    """What is measured: its name in words, what it is, its unit, and whether it only grows."""
+
+    words: str
+    help: str
+    unit: str
+    counts: bool
+
+
+METRICS = (
+    Metric("global step", "Global step of the model.", "", False),
+    Metric("steps", "Steps that this program has made.", "", True),
+    Metric("steps per second", "Steps per second since the measurement before.", "", False),
+    Metric("last step timestamp", "Time at which training was last seen to have made a step.", "seconds", False),
+    Metric("last checkpoint timestamp", "Time at which the newest checkpoint was written.", "seconds", False),
+    Metric("restarts", "Starts of the loop after an error.", "", True),
+    Metric("running", "1 while training runs, 0 after its end.", "", False),
+)
+RESULT = Metric("result", "Numbers of the last result of a step that was read, such as the loss.", "", False)
+
+
+def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
+    """The labels of a hook's metrics."""
+    labels = {} if labels is None else labels
+    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+        raise TypeError(f"{name} must be a dictionary of texts by name, or None; got {labels!r}.")
+    for label in labels:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
+            raise ValueError(
+                f"{name} must have names of letters, digits and underscores, other than 'name', which numbers of the "
+                f"result have; got {label!r}."
+            )
+    return dict(labels)
+
+
+class MeasuringHook(PeriodicHook):
+    """Measures at intervals. What reads the measurements, and when, doesn't matter to training.
+
+    Args:
+      every_secs: seconds between two measurements.
+      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
+        names to numbers. None to take the result if it is such itself.
+      checkpoint_dir: directory of the checkpoints, whose state file tells the age of the newest one; None to leave
+        that out.
+
+    Raises:
+      ValueError: `every_secs` isn't positive.
+      TypeError: `every_secs` isn't a number, `checkpoint_dir` isn't a path, or `values` can't be called.
+    """
+
+    def __init__(self, every_secs: float = 10, values: Values | None = None, checkpoint_dir: Any = None) -> None:
+        super().__init__(every_secs=every_secs)
+        self._is_optional = values is None
+        self._values = check_values(values)
+        self._state_file = None if checkpoint_dir is None else Path(os.fspath(checkpoint_dir)) / "checkpoint"
+        self._counts = {"steps": 0, "restarts": 0}
+        self._has_failed = False
+        self._last_steps, self._last_time = 0, 0.0
+        self._measured: dict[str, float] = {}
+        self._result: dict[str, float] = {}
+
+    def measurements(self) -> dict[str, float]:
+        """The last measurements, by the words of their `Metric`. Any thread may call this."""
+        written = self._checkpoint_time()
+        return {**self._measured, **({} if written is None else {"last checkpoint timestamp": written})}
+
+    def result_numbers(self) -> dict[str, float]:
+        """The numbers of the last result that was read, by name. Any thread may call this."""
+        return self._result
+
+    def begin(self, loop: Any) -> None:
+        self._counts["restarts"] += self._has_failed
+        self._has_failed = False
+        self._last_steps, self._last_time = loop.steps, steady()
+        self._measure(loop, running=1)
+        self.never_due()
+        # After the first step, and then at intervals: a short program has its result, too.
+        due_in(self, 0.0)
+
+    def act(self, loop: Any) -> None:
+        self._measure(loop, running=1)
+        self._read(loop.result)
+
+    def end(self, loop: Any) -> None:
+        self._measure(loop, running=0)
+        if getattr(loop, "session", None) is None:
+            self._read(loop.result)
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        self._has_failed = True
+        self._measure(loop, running=0)
+
+    def _measure(self, loop: Any, running: int) -> None:
+        time = steady()
+        # Never negative, whatever another loop has done with the hook: counters only grow.
+        steps, secs = max(loop.steps - self._last_steps, 0), time - self._last_time
+        self._last_steps, self._last_time = loop.steps, time
+        self._counts["steps"] += steps
+        measured = {"global step": float(loop.global_step), "running": float(running), **self._counts}
+        for words in ("steps per second", "last step timestamp"):
+            if words in self._measured:
+                measured[words] = self._measured[words]
+        if steps:
+            measured["last step timestamp"] = now()
+        if steps or running:
+            measured["steps per second"] = steps / max(secs, 1e-9)
+        # In one go: another thread may read it now.
+        self._measured = measured
+
+    def _read(self, result: Any) -> None:
+        if not self._is_optional:
+            self._result = named_numbers(self._values(result))
+            return
+        # What a step returns need not be numbers, unless `values` says which.
+        items = result.items() if isinstance(result, Mapping) else [("loss", result)]
+        found = {}
+        for name, value in items:
+            if not isinstance(value, str | bytes):
+                with contextlib.suppress(TypeError):
+                    found.update(named_numbers({name: value}))
+        self._result = found
+
+    def _checkpoint_time(self) -> float | None:
+        try:
+            return None if self._state_file is None else self._state_file.stat().st_mtime
+        except OSError:
+            return None  # No checkpoint was saved yet.
+
+
+_Kept = TypeVar("_Kept")
+# The attribute of a registry or a meter that has what belongs to it: both go together.
+_ATTRIBUTE = "_fastsup_shown"
+_lock = threading.Lock()
+
+
+class ShownHooks:
+    """Hooks by their labels."""
+
+    def __init__(self) -> None:
+        self._hooks: dict[frozenset[tuple[str, str]], MeasuringHook] = {}
+
+    def show(self, labels: dict[str, str], hook: MeasuringHook) -> None:
+        """Shows the measurements of a hook from now on, in place of those of another one with the same labels."""
+        # Another thread may go through the hooks now.
+        self._hooks = {**self._hooks, frozenset(labels.items()): hook}
+
+    def __iter__(self) -> Iterator[tuple[dict[str, str], MeasuringHook]]:
+        return ((dict(labels), hook) for labels, hook in self._hooks.items())
+
+
+def kept_by(owner: Any, make: Callable[[], _Kept]) -> _Kept:
+    """What an object has once, made when it is first asked for."""
+    with _lock:
+        kept: _Kept | None = getattr(owner, _ATTRIBUTE, None)
+        if kept is None:
+            kept = make()
+            setattr(owner, _ATTRIBUTE, kept)
+        return kept
+
+
+class PrometheusHook(MeasuringHook):
+    """Tells Prometheus how training goes on: steps, steps per second, the loss, the age of the newest checkpoint.
+
+    The package prometheus_client asks for the measurements when they are collected, in its own thread: a step pays
+    nothing. The program starts that, with `prometheus_client.start_http_server(8000)`, or pushes to a gateway.
+
+    The metrics have the names `fastsup_global_step`, `fastsup_steps_total`, `fastsup_steps_per_second`,
+    `fastsup_last_step_timestamp_seconds`, `fastsup_last_checkpoint_timestamp_seconds`, `fastsup_restarts_total`,
+    `fastsup_running`, and `fastsup_result` with the label `name`.
+
+    Args:
+      labels: dictionary of labels that all metrics of this hook get, such as `{"job": "digits", "task": "worker-1"}`.
+        Of hooks with the same labels, the one that began last is shown.
+      registry: `prometheus_client.CollectorRegistry`; None for `prometheus_client.REGISTRY`.
+      every_secs: seconds between two measurements.
+      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
+        names to numbers. None to take the result if it is such itself. In a session, the hook's `fetches` say what the
+        result is.
+      checkpoint_dir: directory of the checkpoints, whose state file tells the age of the newest one; None to leave
+        that out.
+
+    Raises:
+      ImportError: prometheus_client isn't installed.
+      ValueError: `every_secs` isn't positive, or a label has no valid name.
+      TypeError: an argument is of the wrong type.
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, str] | None = None,
+        registry: Any = None,
+        every_secs: float = 10,
+        values: Values | None = None,
+        checkpoint_dir: Any = None,
+    ) -> None:
+        super().__init__(every_secs, values, checkpoint_dir)
+        try:
+            import prometheus_client
+        except ImportError as error:
+            raise ImportError(
+                "PrometheusHook needs the package prometheus_client: pip install 'fastsup[prometheus]'."
+            ) from error
+        self._registry = prometheus_client.REGISTRY if registry is None else registry
+        if not callable(getattr(self._registry, "register", None)):
+            raise TypeError(f"registry must be a prometheus_client.CollectorRegistry, or None; got {registry!r}.")
+        self._labels = check_labels("labels", labels)
+
+    def begin(self, loop: Any) -> None:
+        super().begin(loop)
+        kept_by(self._registry, lambda: _registered(self._registry)).hooks.show(self._labels, self)
+
+
+class _Collector:
+    """What a registry asks for the measurements of all hooks: it takes each name of a metric once."""
+
+    def __init__(self) -> None:
+        self.hooks = ShownHooks()
+
+    def describe(self) -> list[Any]:
+        """The metrics without a sample: registries ask which names there are."""
+        return [_family(metric, []) for metric in (*METRICS, RESULT)]
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics, with a sample for each hook."""
+        hooks = list(self.hooks)
+        measured = [(labels, hook.measurements()) for labels, hook in hooks]
+        for metric in METRICS:
+            samples = [(labels, numbers[metric.words]) for labels, numbers in measured if metric.words in numbers]
+            yield _family(metric, samples)
+        numbers_of = [(labels, hook.result_numbers()) for labels, hook in hooks]
+        results = [({**labels, "name": name}, value) for labels, found in numbers_of for name, value in found.items()]
+        yield _family(RESULT, results)
+
+
+def _family(metric: Metric, samples: list[tuple[dict[str, str], float]]) -> Any:
+    from prometheus_client.core import Metric as Family
+
+    unit = f"_{metric.unit}" if metric.unit else ""
+    name = f"fastsup_{metric.words.replace(' ', '_')}{unit}"
+    family = Family(name, metric.help, "counter" if metric.counts else "gauge")
+    for labels, value in samples:
+        family.add_sample(f"{name}_total" if metric.counts else name, labels, value)
+    return family
+
+
+def _registered(registry: Any) -> _Collector:
+    collector = _Collector()
+    registry.register(collector)
+    return collector
+
+
+class OpenTelemetryHook(MeasuringHook):
+    """Tells OpenTelemetry how training goes on: steps, steps per second, the loss, the age of the newest checkpoint.
+
+    The instruments are observable ones: OpenTelemetry asks for the measurements when it exports, in a thread of its
+    own, and a step pays nothing. The program sets the exporter up, as for any program.
+
+    The instruments have the names `fastsup.global_step`, `fastsup.steps`, `fastsup.steps_per_second`,
+    `fastsup.last_step_timestamp`, `fastsup.last_checkpoint_timestamp`, `fastsup.restarts`, `fastsup.running`, and
+    `fastsup.result` with the attribute `name`.
+
+    Args:
+      attributes: dictionary of attributes that all measurements of this hook get. Of hooks with the same ones, the one
+        that began last is shown.
+      meter: `opentelemetry.metrics.Meter`; None for one of the global provider, with the name "fastsup".
+      every_secs, values, checkpoint_dir: as for `PrometheusHook`.
+
+    Raises:
+      ImportError: opentelemetry-api isn't installed.
+      ValueError: `every_secs` isn't positive, or an attribute has no valid name.
+      TypeError: an argument is of the wrong type.
+    """
+
+    def __init__(
+        self,
+        attributes: Mapping[str, str] | None = None,
+        meter: Any = None,
+        every_secs: float = 10,
+        values: Values | None = None,
+        checkpoint_dir: Any = None,
+    ) -> None:
+        super().__init__(every_secs, values, checkpoint_dir)
+        try:
+            from opentelemetry import metrics
+        except ImportError as error:
+            raise ImportError(
+                "OpenTelemetryHook needs the package opentelemetry-api: pip install 'fastsup[opentelemetry]'."
+            ) from error
+        if meter is not None and not isinstance(meter, metrics.Meter):
+            raise TypeError(f"meter must be an opentelemetry.metrics.Meter, or None; got {meter!r}.")
+        # Each call of `get_meter` may return another object: the module stands for the meter of the global provider.
+        self._owner: Any = metrics if meter is None else meter
+        self._meter: Any = metrics.get_meter("fastsup") if meter is None else meter
+        self._attributes = check_labels("attributes", attributes)
+
+    def begin(self, loop: Any) -> None:
+        super().begin(loop)
+        kept_by(self._owner, lambda: _Instruments(self._meter)).hooks.show(self._attributes, self)
+
+
+class _Instruments:
+    """The instruments of a meter, for all hooks: a meter has each once."""
+
+    def __init__(self, meter: Any) -> None:
+        self.hooks = ShownHooks()
+        for metric in METRICS:
+            make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
+            name = f"fastsup.{metric.words.replace(' ', '_')}"
+            make(name, [self._callback(metric.words)], "s" if metric.unit else "1", metric.help)
+        meter.create_observable_gauge("fastsup.result", [self._results], "1", RESULT.help)
+
+    def _callback(self, words: str) -> Callable[[Any], Iterator[Any]]:
+        def observe(options: Any) -> Iterator[Any]:
+            from opentelemetry.metrics import Observation
+
+            for attributes, hook in self.hooks:
+                measured = hook.measurements()
+                if words in measured:
+                    yield Observation(measured[words], attributes)
+
+        return observe
+
+    def _results(self, options: Any) -> Iterator[Any]:
+        from opentelemetry.metrics import Observation
+
+        for attributes, hook in self.hooks:
+            for name, value in hook.result_numbers().items():
+                yield Observation(value, {**attributes, "name": name})

@@ -1,1 +1,0 @@
-"""The numbers of a report, and how they are written."""

@@ -1,0 +1,111 @@
+from cython cimport final
+from libc.stdint cimport int64_t, uint64_t
+
+from fastsup.core.probe cimport Probe, ProbeFinder, fs_scope
+from fastsup.runtime.plans cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.run_snapshot cimport RunSnapshot
+from fastsup.train.schedule cimport HookScheduler
+
+
+# Belongs to the thread that makes the runs.
+@final
+cdef class RunRequest:
+    # The caller's arguments.
+    cdef object fetches
+    cdef object feed_dict
+    cdef object options
+    cdef object run_metadata
+
+    # Of a loop: the steps that are left, counted down; the coordinator's event that ends the loop, or None, which has it ask
+    # after each step; and (result,) of the last step that ended well before one that raised, or None.
+    cdef bint in_loop
+    cdef int64_t steps_left
+    cdef object stop_event
+    cdef tuple last_result
+
+    # Who can make several runs in one call, or None; the most runs to make without asking it; how often in a row that had to
+    # be left, and the steps until it is asked again.
+    cdef object several
+    cdef int64_t most_steps
+    cdef int times_refused
+    cdef int64_t steps_until_asked
+
+    # The run that is made now: its snapshot, how many runs like it follow at once (1 outside a loop), and who is told of
+    # the step.
+    cdef RunSnapshot snapshot
+    cdef int64_t steps
+    cdef Probe probe
+    cdef fs_scope scope
+
+
+cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata)
+
+
+# One run between the callbacks of hooks. It belongs to the thread that makes the run.
+@final
+cdef class HookedRun:
+    # The wrapped session; and as a `fastsup.Session`, with the schedules of the hooks. Both None for another session.
+    cdef object session
+    cdef SessionRunner runner
+    cdef HookScheduler scheduler
+    cdef Probe probe
+    # The SessionRunContext that the callbacks get.
+    cdef object context
+
+    # The caller's arguments, then with the hooks' feeds and options added; and the hooks' feeds alone, or None.
+    cdef object fetches
+    cdef object feed_dict
+    cdef dict hook_feeds
+    cdef object options
+    cdef object metadata
+    cdef bint has_options
+
+    # The hooks called in the run. For each: the fetches that it requests, or None; the fetches that the run makes for it, or
+    # None; the StepRequest if the global step is among those that it requests, or None; and its result.
+    cdef list hooks
+    cdef list requests
+    cdef list fetched
+    cdef list step_requests
+    cdef list results
+    # The global step before the run, if a hook requests it and it is known without a fetch.
+    cdef object step
+
+    cdef object run(self, RunSnapshot* snapshot)
+    cdef int call_before_run(self, RunSnapshot* snapshot) except -1
+    cdef int find_step(self, RunSnapshot* snapshot) except -1
+    cdef list fetch(self, RunSnapshot* snapshot)
+    cdef list fetch_by_hook(self)
+    cdef int distribute_results(self, list values) except -1
+    cdef int call_after_run(self, RunSnapshot* snapshot, list hooks) except -1
+    cdef int call_one_after_run(self, RunSnapshot* snapshot, object hook, object result) except -1
+    cdef int call_in_part(self, object hook, object values) except -1
+
+
+cdef class StepEngine:
+    cdef public object hooks
+    cdef public bint should_stop
+    # The number of steps that have run with their hooks.
+    cdef readonly uint64_t runs_ended
+    cdef ProbeFinder probes
+    # The session that the last step was run in; the same as a `fastsup.Session`, and the schedules of the hooks around it. The
+    # latter two are None for another session. Replaced together, by whichever thread runs the first step in a session.
+    cdef object session
+    cdef SessionRunner runner
+    cdef HookScheduler scheduler
+
+    cpdef object step_without_hooks(self, object session, object fetches, object feed_dict)
+    cdef object run(self, object session, RunRequest request)
+    cdef bint attach(self, object session) except -1
+    cdef int64_t run_at_once(self, object session, RunRequest request) except -1
+    cdef int64_t make_at_once(self, RunRequest request) except -1
+    cdef object run_steps(self, object session, RunRequest request)
+    cdef object run_with_hooks(self, RunRequest request, list hooks)
+    cdef void count_ended(self, int64_t steps) noexcept
+    cdef object call_hooks(self, RunRequest request, list hooks, list results)
+    cdef object run_without_hooks_called(self, RunRequest request, Plan plan)
+    cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra)
+    cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra)
+
+
+cpdef object still_open(object session)

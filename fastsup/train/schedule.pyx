@@ -1,0 +1,765 @@
+"""Decides which hooks are called in which run of a session.
+
+A hook with a schedule (ScheduledHook) is skipped in the runs in which TensorFlow's call of it would only keep its own
+books. Before its next call its state is brought up to date (`HookList.sync`). A HookList has the hooks of a session in
+four groups, and keeps them sorted while the program changes them:
+
+- *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are due.
+- *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` only fetches the
+  step, so it is never called: their `after_run` is called after the runs that make them due.
+- *every-run* hooks have callbacks and no schedule. They are called in every run, as TensorFlow calls all hooks.
+- *no-op* hooks have no callback and are never called.
+
+Each run has a RunSnapshot, which the HookScheduler takes through these states:
+
+    open_step       before the run: where the global step stands, by counting, by reading, or by a fetch in the run
+    reopen_step     after the `before_run` of hooks, which may have moved the step, or feed it
+    close_step      after the run: `before` is known now, and becomes the previous step of the next run
+
+The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
+has one predicate in run_snapshot.pxd, which is asked for the earliest of all hooks and then for each hook. A hook is never
+called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
+"""
+
+from collections import Counter
+
+import numpy
+from tensorflow.python.training import session_run_hook, training_util
+
+from cpython.object cimport PyObject
+from libc.math cimport HUGE_VAL, isnan
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from fastsup.core.clock cimport reached, seconds, times_set_back
+from fastsup.core.schedule cimport FS_DUE_NEVER, Scheduled, ScheduleTable, changes, fs_due, fs_due_table_changed
+from fastsup.core.timer cimport Timer
+from fastsup.runtime.plans cimport Plan
+from fastsup.runtime.runner cimport OWN_READ, SessionRunner, StepCount
+from fastsup.train.run_snapshot cimport (
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
+    runs_until_due
+)
+
+cdef object SessionRunHook = session_run_hook.SessionRunHook
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object sequence)
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
+
+cdef extern from *:
+    """
+    /* CPython gives a type a new number when it or one of its bases has changed; 0 means that it has none now. */
+    #define fs_type_version(type) (((PyTypeObject *)(type))->tp_version_tag)
+    """
+    unsigned int fs_type_version(PyObject* type) noexcept
+
+# What a program assigns to put other callbacks in the place of a hook's.
+cdef frozenset replaced_by_programs = frozenset(["before_run", "after_run", "__class__"])
+
+cdef object floating = numpy.floating
+cdef object timer_decision = Timer.should_trigger_for_step
+
+# For each class that defines a schedule, the callbacks that the schedule was written for. A program may replace these on
+# the class later: then the schedule is void.
+cdef dict original_callbacks = {}
+
+
+cdef tuple callbacks_of(object kind):
+    """The callbacks, (before_run, after_run), that the schedule of a hook's class was written for; None without schedule."""
+    for base in kind.__mro__:
+        if base in original_callbacks:
+            return original_callbacks[base]
+    return None
+
+
+cdef class ScheduledHookBase(Scheduled):
+    """The compiled part of ScheduledHook: the schedule, in addition to TensorFlow's callbacks.
+
+    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, called in every run or only in those in
+    which they do something. A session that knows schedules asks for the latter with the methods below; any other
+    session just calls them in every run.
+    """
+
+    # The attributes of TensorFlow's hook that the schedule is computed from. Programs set them: the session then asks for the
+    # schedule again.
+    _schedule_reads = frozenset()
+
+    def _reschedule(self):
+        """Has the session ask for the schedule again. To be called after a change of anything else that it is computed from."""
+        self.version += 1
+        changes()[0] += 1
+
+    def _schedule(self, run, step_read):
+        """Sets the due positions from the hook's state.
+
+        Args:
+          run: number of the coming run, counted from 0.
+          step_read: the tensor that the graph's global step is read from.
+
+        Returns:
+          False if the hook has to be called in every run, because it was changed into something unforeseen.
+        """
+        return False
+
+    def _sync(self, skipped_runs, previous_step):
+        """Brings the state up to date after runs in which the hook was left out.
+
+        Args:
+          skipped_runs: how many runs those were.
+          previous_step: the global step before the last of them.
+        """
+
+    def _before_end(self):
+        """Called when the loop has ended, on every way out, before any hook's `end`. Not in all sessions."""
+
+    def _before_close(self):
+        """Called right before the session is closed, on every way out: after `end`, if that is called."""
+
+    def _watch(self, fetch):
+        """Has `fetch` fetched in every run, and the hook called after those in which it is NaN, or no number."""
+        self.watched_fetch = fetch
+
+    cdef bint accepts(self, object value) except -1:
+        """Whether the value of the watched fetch needs no call of `after_run`."""
+        return isinstance(value, floating) and not isnan(<double> value)
+
+    def _follow(self, Scheduled other):
+        """Has the schedule computed again when the due positions of another object change."""
+        self.followed = other
+
+    def _decide_on_coming_step(self):
+        """Says that an in-run hook decides on the step that the run leads to, and not as TensorFlow's hooks do."""
+        self.by_coming_step = True
+
+    def _watch_stall(self):
+        """Has an after-run hook called also after a run before which the global step has not moved."""
+        self.watches_stall = True
+
+    def _decide_after_run(self, on_true_step=False):
+        """Says that the hook decides after the run whether to act, and wants nothing of the run but the global step.
+
+        Its `before_run` isn't called then. Its `after_run` gets the step before the run as result.
+
+        Args:
+          on_true_step: whether it decides on the global step after the run; else on the one before it, plus 1.
+        """
+        self.is_after_run = True
+        self.needs_true_step = on_true_step
+
+    cdef int clear_schedule(self) except -1:
+        self.never_due()
+        self.watched_fetch = None
+        self.is_after_run = self.watches_stall = self.needs_true_step = self.by_coming_step = False
+        return 0
+
+    def _due_with_timer(self, timer):
+        """Sets the due positions from a timer.
+
+        Args:
+          timer: the hook's timer.
+
+        Returns:
+          False for a timer of another class, whose answers can't be foreseen.
+        """
+        if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not timer_decision:
+            return False
+        if "should_trigger_for_step" in timer.__dict__:
+            return False
+        cdef double time = (<Timer> timer).next_time()
+        cdef int64_t step = (<Timer> timer).next_step()
+        if time != HUGE_VAL:
+            self.due_at_time(time)
+        elif step != INT64_MAX:
+            self.due_at_step(step)
+        return True
+
+    def __setattr__(self, name, value):
+        PyObject_GenericSetAttr(self, name, value)
+        if name in replaced_by_programs or name in self._schedule_reads:
+            self._reschedule()
+
+    cdef bint is_current(self) except -1:
+        """Whether nothing has changed, here or in the timer, since `set_current`. False if that can't be told."""
+        if self.version != self.scheduled_version or not self.follows():
+            return False
+        timer = getattr(self, "_timer", None)
+        if timer is not self.scheduled_timer:
+            return False
+        if timer is None:
+            return True
+        return isinstance(timer, Timer) and (<Timer> timer).version == self.scheduled_timer_version
+
+    cdef bint follows(self) noexcept:
+        """Whether the followed object is due at what the schedule was computed from."""
+        return self.followed is None or memcmp(&self.followed.due, &self.followed_due, sizeof(fs_due)) == 0
+
+    cdef int set_current(self) except -1:
+        """Says that the schedule was computed from how everything is now."""
+        if self.followed is not None:
+            self.followed_due = self.followed.due
+        self.scheduled_timer = getattr(self, "_timer", None)
+        self.scheduled_version = self.version
+        if isinstance(self.scheduled_timer, Timer):
+            self.scheduled_timer_version = (<Timer> self.scheduled_timer).version
+        return 0
+
+
+class ScheduledHook(ScheduledHookBase):
+    """Base of the standard hooks.
+
+    A class that defines `_schedule` says that the schedule is right for the callbacks that the class has when it is
+    defined. A subclass that overrides a callback, and defines no schedule, is called in every run.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "_schedule" in cls.__dict__:
+            original_callbacks[cls] = (getattr(cls, "before_run", None), getattr(cls, "after_run", None))
+
+
+cdef class TypeVersions:
+    """The versions that some classes have now: notices a class that was changed, at the cost of a comparison for each."""
+
+    def __cinit__(self, types):
+        self.types = list(dict.fromkeys(types))
+        self.versions = <unsigned int*> malloc(max(len(self.types), 1) * sizeof(unsigned int))
+        if self.versions is NULL:
+            raise MemoryError()
+        for i, kind in enumerate(self.types):
+            # Looking something up makes CPython give the type a number.
+            getattr(kind, "after_run", None)
+            self.versions[i] = fs_type_version(<PyObject*> kind)
+
+    def __dealloc__(self):
+        free(self.versions)
+
+    cdef bint changed(self) noexcept:
+        """Whether one of the classes isn't what it was; also when that can't be told."""
+        cdef Py_ssize_t i
+        cdef unsigned int version
+        for i in range(len(self.types)):
+            version = fs_type_version(<PyObject*> self.types[i])
+            if version != self.versions[i] or version == 0:
+                return True
+        return False
+
+
+# The callbacks that do nothing.
+cdef dict no_op_callbacks = {name: getattr(SessionRunHook, name) for name in ("before_run", "after_run")}
+
+
+cdef bint overrides(object hook, str callback) except -1:
+    """Whether calling a hook's callback can do anything. True for a callback that isn't known to be the default."""
+    # Its type, not isinstance(): a mock of a hook says that it is one.
+    if not issubclass(type(hook), SessionRunHook) or callback in getattr(hook, "__dict__", ()):
+        return True
+    return getattr(type(hook), callback) is not no_op_callbacks[callback]
+
+
+cdef class HookList:
+    """The hooks of a session in four groups. The program may change a list of hooks while it is used."""
+
+    def __init__(self, hooks, step_read):
+        # Only a list or a tuple can be iterated more than once for certain.
+        self.hooks = hooks if isinstance(hooks, (list, tuple)) else list(hooks)
+        self.step_read = step_read
+        self.synced_to = {}
+        self.times_set_back = times_set_back()
+
+    cdef bint is_outdated(self) noexcept:
+        """Whether anything has changed that the groups and schedules were made from."""
+        return (
+            fs_due_table_changed(&self.in_run.table)
+            or self.times_set_back[0] != self.set_back_seen
+            or self.hooks_changed()
+            or self.types.changed()
+            or self.no_op_hook_changed()
+        )
+
+    cdef bint hooks_changed(self) noexcept:
+        """Whether the list holds other hooks, or the same in another order."""
+        cdef Py_ssize_t n = len(self.hooks_seen)
+        if not isinstance(self.hooks, list):
+            return False
+        return len(<list> self.hooks) != n or memcmp(
+            PySequence_Fast_ITEMS(self.hooks), PySequence_Fast_ITEMS(self.hooks_seen), n * sizeof(PyObject*)
+        ) != 0
+
+    cdef bint no_op_hook_changed(self) noexcept:
+        """Whether a no-op hook may have got a callback: its class or the number of its attributes has changed."""
+        cdef Py_ssize_t i
+        if self.no_op is None:
+            return True
+        for i in range(len(self.no_op)):
+            if type(self.no_op[i]) is not self.no_op_types[i] or len(<dict> self.no_op_dicts[i]) != self.no_op_sizes[i]:
+                return True
+        return False
+
+    cdef int refresh(self, int64_t run, int64_t previous_step) except -1:
+        """Brings groups and schedules up to date. `run` is the number of the coming run, counted from 0."""
+        cdef ScheduledHookBase hook
+        cdef bint was_scheduled, was_after_run
+        if self.types is None or self.times_set_back[0] != self.set_back_seen:
+            return self.sort(run, previous_step)
+        if self.hooks_changed() or self.types.changed() or self.no_op_hook_changed():
+            return self.sort(run, previous_step)
+        for candidate in self.schedulable:
+            hook = <ScheduledHookBase> candidate
+            was_scheduled, was_after_run = hook.is_scheduled, hook.is_after_run
+            if self.has_schedule(hook, run, previous_step, False) != was_scheduled or hook.is_after_run != was_after_run:
+                return self.sort(run, previous_step)
+        self.in_run.reload()
+        self.after_run.reload()
+        return self.recompute_aggregates(self.in_run, self.after_run)
+
+    cdef int sort(self, int64_t run, int64_t previous_step) except -1:
+        """Finds the group of every hook."""
+        cdef list in_run = [], after_run = [], every_run = [], no_op = []
+        cdef list hooks = list(self.hooks)
+        self.set_back_seen = self.times_set_back[0]
+        cdef TypeVersions types = TypeVersions(
+            [type(candidate) for candidate in hooks] + [type(getattr(candidate, "_timer", None)) for candidate in hooks]
+        )
+        counts = Counter(map(id, hooks))
+        for candidate in self.hooks_seen or ():
+            # A hook that has left the list. If it comes back, it is told nothing of the runs meanwhile.
+            if id(candidate) not in counts and isinstance(candidate, ScheduledHookBase):
+                if (<ScheduledHookBase> candidate).is_scheduled:
+                    self.sync(<ScheduledHookBase> candidate, run, previous_step)
+                self.synced_to.pop(id(candidate), None)
+        for candidate in hooks:
+            if counts[id(candidate)] == 1 and self.has_schedule(candidate, run, previous_step, True):
+                (after_run if (<ScheduledHookBase> candidate).is_after_run else in_run).append(candidate)
+            elif overrides(candidate, "before_run") or overrides(candidate, "after_run"):
+                every_run.append(candidate)
+            else:
+                no_op.append(candidate)
+        cdef list schedulable = [candidate for candidate in hooks if isinstance(candidate, ScheduledHookBase)]
+        cdef list no_op_types = list(map(type, no_op)), no_op_dicts = list(map(vars, no_op))
+        cdef list no_op_sizes = list(map(len, no_op_dicts))
+        cdef set every_run_ids = set(map(id, every_run))
+        cdef bint has_twins = len(counts) < len(hooks)
+        # From here on no other thread may run, as it reads all of this: nothing is made, and all that is replaced is held
+        # until the end, as it may hold the last reference to a hook.
+        replaced = (
+            self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
+            self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,
+        )
+        self.recompute_aggregates(ScheduleTable(in_run), ScheduleTable(after_run))
+        self.types = types
+        self.hooks_seen = hooks
+        self.has_twins = has_twins
+        self.schedulable = schedulable
+        self.every_run = every_run
+        self.every_run_ids = every_run_ids
+        self.no_op = no_op
+        self.no_op_types = no_op_types
+        self.no_op_dicts = no_op_dicts
+        self.no_op_sizes = no_op_sizes
+        del replaced
+        return 0
+
+    cdef int recompute_aggregates(self, ScheduleTable in_run, ScheduleTable after_run) except -1:
+        """Takes over two tables, and the sums over the hooks in them."""
+        cdef ScheduledHookBase hook
+        cdef list watching = [], watched_fetches = []
+        cdef bint watches_stall = False, needs_true_step = False
+        replaced = (self.in_run, self.after_run, self.watching, self.watched_fetches)
+        for entry in in_run.entries:
+            hook = <ScheduledHookBase> entry
+            if hook.watched_fetch is not None:
+                watching.append(hook)
+                watched_fetches.append(hook.watched_fetch)
+        for entry in after_run.entries:
+            hook = <ScheduledHookBase> entry
+            watches_stall = watches_stall or hook.watches_stall
+            needs_true_step = needs_true_step or (hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER)
+        self.in_run = in_run
+        self.after_run = after_run
+        self.watching = watching
+        self.watched_fetches = watched_fetches
+        self.watches_stall = watches_stall
+        self.needs_true_step = needs_true_step
+        self.needs_step = (
+            watches_stall
+            or in_run.table.earliest.global_step != FS_DUE_NEVER
+            or after_run.table.earliest.global_step != FS_DUE_NEVER
+        )
+        del replaced
+        return 0
+
+    cdef bint has_schedule(self, object candidate, int64_t run, int64_t previous_step, bint ask) except -1:
+        """Whether a hook has a schedule, brought up to date; if `ask`, even if neither the hook nor its timer has changed."""
+        if not isinstance(candidate, ScheduledHookBase):
+            return False
+        cdef ScheduledHookBase hook = candidate
+        if ask or not hook.is_current():
+            hook.is_scheduled = self.update_schedule(hook, run, previous_step)
+            # Only now: making the schedule may have set an attribute.
+            hook.set_current()
+        return hook.is_scheduled
+
+    cdef bint update_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
+        """Has a hook compute its schedule. False if it has none."""
+        self.sync(hook, run, previous_step)
+        if "before_run" in hook.__dict__ or "after_run" in hook.__dict__:
+            return False
+        cdef object kind = type(hook)
+        if (kind.before_run, kind.after_run) != callbacks_of(kind):
+            return False  # A subclass overrides a callback, or the program has replaced one.
+        hook.clear_schedule()
+        return hook._schedule(run, self.step_read)
+
+    cdef int sync(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
+        """Brings the state of a hook up to date with the runs that it was skipped in, all those before `run`."""
+        cdef int64_t skipped = run - 1 - <int64_t> self.synced_to.get(id(hook), run - 1)
+        if skipped > 0:
+            hook._sync(skipped, previous_step)
+        self.synced_to[id(hook)] = run - 1
+        return 0
+
+
+cdef class StepRequest:
+    """Fetches with the global step among them: the step alone, or a list, a tuple or a dictionary of fetches."""
+
+    cdef object build(self, object step, list values):
+        """The result."""
+        cdef list whole
+        cdef Py_ssize_t n = 0
+        if self.kind is None:
+            return step
+        whole = []
+        for is_step in self.is_step:
+            if is_step:
+                whole.append(step)
+            else:
+                whole.append(values[n])
+                n += 1
+        if self.kind is dict:
+            return dict(zip(self.keys, whole))
+        return tuple(whole) if self.kind is tuple else whole
+
+
+cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
+    """What is left to fetch where the step is known; None where the step isn't asked for in a form that allows for it."""
+    cdef StepRequest request = StepRequest.__new__(StepRequest)
+    cdef object kind = type(fetches)
+    cdef list rest = []
+    if count.is_step(fetches, fed):
+        return request
+    if kind is not dict and kind is not list and kind is not tuple:
+        return None
+    request.kind = kind
+    request.is_step = []
+    if kind is dict:
+        request.keys = list(fetches)
+        fetches = list((<dict> fetches).values())
+    for fetch in fetches:
+        if fetch is None:
+            return None  # The run says what is wrong with that.
+        # Not `in`, which compares tensors.
+        is_step = count.is_step(fetch, fed)
+        request.is_step.append(is_step)
+        if not is_step:
+            rest.append(fetch)
+    if len(rest) == len(request.is_step):
+        return None
+    request.rest = rest or None
+    return request
+
+
+cdef class HookScheduler:
+    """The schedules of a session's hooks."""
+
+    def __init__(self, hooks, SessionRunner session):
+        self.step_read = training_util._get_global_step_read(session.graph)
+        self.count = StepCount(session, self.step_read)
+        self.hooks = HookList(hooks, self.step_read)
+        self.previous_step = NO_STEP
+        self.refresh()
+
+    cdef int refresh(self) except -1:
+        """Brings the schedules up to date."""
+        return self.hooks.refresh(self.runs, self.previous_step)
+
+    # The global step around a run.
+
+    cdef int open_step(self, RunSnapshot* snapshot, Plan plan) except -1:
+        """Finds out, before a run, where the global step stands."""
+        if self.hooks.is_outdated():
+            self.refresh()
+        snapshot.source = UNUSED_STEP
+        snapshot.delta = self.delta_of(plan)
+        snapshot.run = self.runs
+        snapshot.previous = self.previous_step
+        snapshot.before = NO_STEP
+        snapshot.feeds_known = plan is not None
+        snapshot.fed = self.count.fed_of(plan) if snapshot.feeds_known and len(plan.feeds) > 0 else 0
+        if not self.hooks.needs_step:
+            return 0
+        return self.find_step(snapshot)
+
+    cdef int find_step(self, RunSnapshot* snapshot) except -1:
+        cdef StepCount count = self.count
+        if snapshot.fed & OWN_READ:
+            snapshot.source = FETCHED_STEP
+            snapshot.before = NO_STEP
+            self.read_counters(snapshot)
+        elif ((count.known and count.session.step_epoch == count.epoch_seen) or count.know()) and (
+            snapshot.delta >= 0 or count.session.writers_running == 0
+        ):
+            snapshot.source = COUNTED_STEP if snapshot.delta >= 0 else READ_STEP
+            snapshot.before = count.value()
+            self.read_counters(snapshot)
+        else:
+            count.prepare_fetch()
+            self.read_counters(snapshot)
+            # What is read now may be long past when this run begins, if other threads have runs under way.
+            step = None if count.session.writers_running else count.read()
+            snapshot.source = FETCHED_STEP if step is None else READ_STEP
+            snapshot.before = NO_STEP if step is None else step
+        return 0
+
+    cdef int read_counters(self, RunSnapshot* snapshot) except -1:
+        snapshot.counted = self.count.session.steps_counted
+        snapshot.epoch = self.count.session.step_epoch
+        return 0
+
+    cdef int reopen_step(self, RunSnapshot* snapshot, object feed_dict, bint fed_by_hooks) except -1:
+        """Finds the step again after the hooks' `before_run`."""
+        cdef SessionRunner session = self.count.session
+        if feed_dict and (fed_by_hooks or not snapshot.feeds_known):
+            snapshot.fed = self.count.is_step_fed(feed_dict)
+        if snapshot.source == UNUSED_STEP or snapshot.source == FETCHED_STEP:
+            return 0
+        if (
+            not snapshot.fed & OWN_READ
+            and self.count.variable is not None
+            and session.step_epoch == snapshot.epoch
+            and session.steps_counted == snapshot.counted
+        ):
+            return 0
+        return self.find_step(snapshot)
+
+    cdef int close_step(self, RunSnapshot* snapshot, object fetched) except -1:
+        """Ends a run that went well. The only place that changes the previous step."""
+        if fetched is not None:
+            snapshot.before = fetched
+        self.find_step_after(snapshot)
+        snapshot.latest = snapshot.before
+        if self.runs != snapshot.run and snapshot.source != UNUSED_STEP:
+            self.find_latest(snapshot)
+        self.runs += 1
+        self.previous_step = snapshot.before
+        return 0
+
+    cdef int next_step(self, RunSnapshot* snapshot) except -1:
+        """Opens the next run of a loop. The step before it is where the run before it has left it."""
+        snapshot.run = self.runs
+        snapshot.previous = self.previous_step
+        if snapshot.source == COUNTED_STEP:
+            snapshot.before = self.count.value()
+        return self.read_counters(snapshot)
+
+    cdef int64_t delta_of(self, Plan plan) except? -2:
+        """The number that a run adds to the global step; negative if unknown."""
+        if plan is None or self.count.variable is None:
+            return -1
+        return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
+
+    cdef int find_step_after(self, RunSnapshot* snapshot) noexcept:
+        """Finds out where a counted step stands after the run, and whether anything but the run has moved it."""
+        cdef SessionRunner session = self.count.session
+        if snapshot.source == COUNTED_STEP:
+            snapshot.after = self.count.value()
+            snapshot.moved = session.step_epoch != snapshot.epoch
+        return 0
+
+    cdef int find_latest(self, RunSnapshot* snapshot) noexcept:
+        """Finds the latest step that the run can have begun at: runs of other threads have ended since it was opened."""
+        cdef SessionRunner session = self.count.session
+        cdef int64_t others = session.steps_counted - snapshot.counted - max(snapshot.delta, 0)
+        if snapshot.source == COUNTED_STEP and session.step_epoch == snapshot.epoch:
+            snapshot.before += others
+            others = 0
+        # Of the runs whose effect isn't known, each is taken to have added 1.
+        snapshot.latest = snapshot.before + others + <int64_t> (session.step_epoch - snapshot.epoch) - (snapshot.delta < 0)
+        return 0
+
+    # Hooks that act in the run.
+
+    cdef bint any_in_run(self, RunSnapshot* snapshot) except -1:
+        """Whether any hook is to be called in the coming run."""
+        return len(self.hooks.every_run) > 0 or due_in_run(snapshot, &self.hooks.in_run.table.earliest, False)
+
+    cdef list hooks_in_run(self, RunSnapshot* snapshot):
+        """The hooks to call in the coming run, in their order."""
+        cdef ScheduledHookBase scheduled
+        cdef list called = []
+        cdef Py_ssize_t i = 0
+        cdef HookList hooks = self.hooks
+        # Held: a clock in Python may let another thread replace the table.
+        cdef ScheduleTable table = hooks.in_run
+        cdef object entries = table.entries
+        for hook in hooks.hooks:
+            if i < len(entries) and hook is entries[i]:
+                scheduled = <ScheduledHookBase> hook
+                # The value that a hook watches is fetched by its call.
+                if scheduled.watched_fetch is not None or due_in_run(
+                    snapshot, table.table.dues[i], scheduled.by_coming_step
+                ):
+                    called.append(hook)
+                i += 1
+            elif id(hook) in hooks.every_run_ids:
+                called.append(hook)
+        return called
+
+    cdef list hooks_in_unknown_run(self, RunSnapshot* snapshot):
+        """The hooks to call in a run without a plan: all, as it may do anything, but those that wouldn't decide themselves."""
+        cdef ScheduledHookBase scheduled
+        cdef list called = []
+        for hook in list(self.hooks.hooks):
+            if isinstance(hook, ScheduledHookBase):
+                scheduled = <ScheduledHookBase> hook
+                if scheduled.is_scheduled and scheduled.by_coming_step and not due_in_run(snapshot, &scheduled.due, True):
+                    continue
+            called.append(hook)
+        return called
+
+    cdef int64_t idle_steps(self, RunSnapshot* snapshot) except -1:
+        """How many runs like the coming one come before the first in which a hook may act. At least 1."""
+        if snapshot.source == READ_STEP or snapshot.source == FETCHED_STEP:
+            return 1  # A step that isn't counted has to be found before each run.
+        return idle_runs(snapshot, &self.hooks.in_run.table.earliest)
+
+    cdef int64_t steps_at_once(self, RunSnapshot* snapshot) except -1:
+        """How many runs like the coming one can be made before anything is asked of a hook. At least 1.
+
+        After the last of them, after-run hooks may be due.
+        """
+        cdef int64_t until_due = runs_until_due(
+            snapshot, &self.hooks.after_run.table.earliest, self.hooks.watches_stall
+        )
+        return min(self.idle_steps(snapshot), until_due)
+
+    cdef double seconds_until_due(self) except? -1.0:
+        """The seconds until a hook is due by time; infinite if none is, negative if one is due."""
+        cdef double due = min(self.hooks.in_run.table.earliest.time, self.hooks.after_run.table.earliest.time)
+        return due if due == HUGE_VAL else due - seconds()
+
+    cdef int close_steps(self, RunSnapshot* snapshot, int64_t steps) except -1:
+        """Ends several runs that went well, and have been counted. As `close_step` after each of them."""
+        cdef int64_t before_last = steps - 1
+        if before_last > 0:
+            self.runs += before_last
+            snapshot.run += before_last
+            if snapshot.source == COUNTED_STEP:
+                self.previous_step = snapshot.before + (before_last - 1) * snapshot.delta
+                snapshot.before += before_last * snapshot.delta
+                snapshot.counted += before_last * snapshot.delta
+            snapshot.previous = self.previous_step
+        return self.close_step(snapshot, None)
+
+    cdef bint due_by_time(self) except -1:
+        """Whether an in-run hook is due by time."""
+        return self.hooks.in_run.table.earliest.time != HUGE_VAL and reached(self.hooks.in_run.table.earliest.time)
+
+    # Hooks that act after the run.
+
+    cdef bint any_after_run(self, RunSnapshot* snapshot) except -1:
+        """Whether any hook is to be called after a run that has ended."""
+        cdef HookList hooks = self.hooks
+        return (snapshot.source == COUNTED_STEP and snapshot.moved) or due_after_run(
+            snapshot, &hooks.after_run.table.earliest, hooks.watches_stall, hooks.needs_true_step
+        )
+
+    cdef bint is_due_after_run(self, RunSnapshot* snapshot, object candidate) except -1:
+        """Whether a hook that isn't called in the run is to be called after it."""
+        if not isinstance(candidate, ScheduledHookBase):
+            return False
+        cdef ScheduledHookBase hook = candidate
+        if not (hook.is_scheduled and hook.is_after_run) or id(candidate) in self.hooks.every_run_ids:
+            return False
+        if not hook.is_current():
+            return True  # A hook called before it has changed its schedule: it decides on its own.
+        # A hook called before it may have moved the step.
+        self.find_step_after(snapshot)
+        return due_after_run(
+            snapshot, &hook.due, hook.watches_stall, hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER
+        )
+
+    # Calls of hooks.
+
+    # Runs are numbered in the order in which they end: others may have ended since this one was opened.
+
+    cdef int sync_before_run(self, object hook) except -1:
+        """Brings the state of a hook that is about to be called up to date with the runs that have ended."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs, self.previous_step)
+        return 0
+
+    cdef int mark_synced(self, object hook) except -1:
+        """Notes, before `close_step`, that a hook is called in the run that ends."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.synced_to[id(hook)] = self.runs
+        return 0
+
+    cdef int sync_after_run(self, RunSnapshot* snapshot, object hook) except -1:
+        """Brings the state of a hook up to date after `close_step`, and notes that the hook knows of the run."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs - 1, snapshot.previous)
+            self.hooks.synced_to[id(hook)] = self.runs - 1
+        return 0
+
+    cdef int skip_remaining(self, RunSnapshot* snapshot, object failed, list hooks) except -1:
+        """Notes that a hook's `after_run` has failed: the hooks after it aren't called for the run."""
+        cdef bint is_after = False
+        for hook in hooks:
+            if is_after and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
+                self.sync_after_run(snapshot, hook)
+            is_after = is_after or hook is failed
+        return 0
+
+    cdef object known_step(self, RunSnapshot* snapshot):
+        """The global step before the coming run, of its NumPy type; None if the run has to fetch it.
+
+        Fetched in the run, it would be the step before the increment or the one after it, in no order.
+        """
+        cdef bint is_unknown = snapshot.source == FETCHED_STEP and not snapshot.fed & OWN_READ
+        if is_unknown or not self.count.can_be_fetched():
+            return None
+        # The count leaves out the runs that are under way in other threads.
+        if self.count.session.writers_running == 0:
+            if snapshot.before != NO_STEP:
+                return self.count.as_fetched(snapshot.before)
+            if self.count.know():
+                return self.count.as_fetched(self.count.value())
+        return self.count.read()
+
+    cdef object step_before(self, RunSnapshot* snapshot):
+        """The global step before a run that has ended, of its NumPy type; None in a graph without its read."""
+        if self.step_read is None:
+            return None
+        if snapshot.before != NO_STEP:
+            return self.count.as_fetched(snapshot.latest)
+        # No hook needed the step before this run, so it is read now.
+        return self.count.session.run(self.step_read) - self.count.as_fetched(max(snapshot.delta, 0))
+
+    cdef int tell_step_after(self, RunSnapshot* snapshot, ScheduledHookBase hook) except -1:
+        """Lets a hook know, for its `after_run`, where the global step stands after the run, if that is counted."""
+        self.find_step_after(snapshot)
+        if snapshot.source != COUNTED_STEP or snapshot.moved or id(hook) in self.hooks.every_run_ids:
+            return 0
+        # The count leaves out the runs that are under way in other threads.
+        if self.count.session.writers_running == 0:
+            hook.counted_step = self.count.as_fetched(snapshot.after)
+        return 0
+
+    def sync_all(self):
+        """Brings the state of every hook up to date, for readers outside a run."""
+        for table in (self.hooks.in_run, self.hooks.after_run):
+            for hook in table.entries:
+                self.hooks.sync(hook, self.runs, self.previous_step)
+                hook._before_end()

@@ -1,6 +1,0 @@
-from typing import Any, final
-
-@final
-class StepRequest:
-    @property
-    def rest(self) -> list[Any] | None: ...
