@@ -1,4 +1,7 @@
-"""Functions that TensorFlow had in its own modules until 2.15 or before, and that no longer have anything to do."""
+"""Functions that TensorFlow had in its own modules until 2.15 or before, and that no longer have anything to do.
+
+This module is also imported as `tensorflow.python.distribute.estimator_training`: it has no other names.
+"""
 
 from __future__ import annotations
 
