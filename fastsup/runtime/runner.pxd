@@ -56,7 +56,6 @@ cdef class SessionRunner:
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef list execute_now(self, Plan plan, tuple feeds)
-    cdef tuple run_at_once(self, object several, int64_t limit, double seconds, list watched, int64_t delta)
     cdef object run_recorded(self, Probe probe, object fetches, object feed_dict)
     cdef object run_in_parts(self, Probe probe, Part part, Plan plan, object fetches, object feed_dict)
     cdef object build(self, Probe probe, Plan plan, list values)

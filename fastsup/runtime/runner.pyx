@@ -356,32 +356,6 @@ cdef class SessionRunner:
             values.extend(feeds)
         return values
 
-    cdef tuple run_at_once(self, object several, int64_t limit, double seconds, list watched, int64_t delta):
-        """Has several runs of a step made in one call, and counts their steps, which this session's plans don't.
-
-        Args:
-          several: who makes them. See `fastsup.train.session.graph_loop`.
-          limit, seconds, watched: the arguments of its `run_steps`.
-          delta: what each run adds to the global step, negative if unknown.
-
-        Returns:
-          What `run_steps` returns: a tuple that begins with the number of runs, or None if none was made.
-        """
-        cdef tuple made = None
-        self.writers_running += 1
-        try:
-            made = several.run_steps(limit, seconds, watched)
-            if delta < 0:
-                self.step_epoch += 1
-            elif made is not None:
-                self.steps_counted += delta * <int64_t> made[0]
-        except BaseException:
-            self.step_epoch += 1
-            raise
-        finally:
-            self.writers_running -= 1
-        return made
-
     def _execute_plan(self, Plan plan):
         """A plan's result, for `make_callable`, which raises the runtime's errors as they are."""
         try:

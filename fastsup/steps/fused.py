@@ -143,17 +143,16 @@ class Fusion:
         self.most: int = 0
 
 
-def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, counter: Any = None) -> Fusion:
+def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> Fusion:
     """What is known of a function's steps; nothing, if this is the first loop over it.
 
     Args:
       function: TensorFlow's function, which keeps it.
       args, kwargs: its arguments, without those of the batch.
       batch: the structure of specs of a batch; None for a step without.
-      counter: the variable that counts the steps, or None.
     """
     fusions: dict[Any, Fusion] = vars(function).setdefault(_ATTRIBUTE, {})
-    leaves = [*tf.nest.flatten((args, kwargs)), counter]
+    leaves = tf.nest.flatten((args, kwargs))
     key = (str(batch), str(tf.nest.map_structure(lambda leaf: 0, (args, kwargs))), *map(_kind_of, leaves))
     fusion = fusions.pop(key, None) or Fusion()
     fusions[key] = fusion
@@ -515,13 +514,12 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
     return step, ()
 
 
-def fused_calls(step: Any, fuse: str, counter: Any = None) -> FusedCalls | str:
+def fused_calls(step: Any, fuse: str) -> FusedCalls | str:
     """Makes the calls that make several steps of a function at once.
 
     Args:
       step: a `BoundStep`, a `BatchStep` or a function without arguments.
       fuse: "auto", "always" or "never".
-      counter: an integer variable that the steps count up, or None.
 
     Returns:
       The `FusedCalls`; or why several steps can't be made at once, as far as that is known before the first call.
@@ -551,15 +549,12 @@ def fused_calls(step: Any, fuse: str, counter: Any = None) -> FusedCalls | str:
 
     def make() -> FusedFunction:
         batch = None if blocks is None else blocks.spec
-        return FusedFunction(function, arguments, kwargs, batch, name, counter=counter)
+        return FusedFunction(function, arguments, kwargs, batch, name)
 
     def single() -> Any:
-        result = step.step(*args, *as_arguments(next(blocks)), **kwargs)
-        if counter is not None:
-            counter.assign_add(1)
-        return result
+        return step.step(*args, *as_arguments(next(blocks)), **kwargs)
 
-    fusion = fusion_of(function, arguments, kwargs, spec, counter)
+    fusion = fusion_of(function, arguments, kwargs, spec)
     calls = FusedCalls(repr(step), make, fusion, fuse == "always", arguments, kwargs, blocks)
     calls.single = single
     return calls

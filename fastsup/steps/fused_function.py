@@ -32,7 +32,6 @@ class FusedFunction:
       name: what messages call it.
       traced_as: the same with the shapes that the step is traced with, of which some dimensions may be None. None:
         those of `batch`.
-      counter: an integer variable that each call counts up by the number of its steps, or None.
 
     Raises:
       NotFusable: the shape of a result isn't known, or a result isn't a tensor.
@@ -46,7 +45,6 @@ class FusedFunction:
         batch: Any,
         name: str,
         traced_as: Any = None,
-        counter: Any = None,
     ) -> None:
         self._step = step
         self._batch = batch
@@ -54,7 +52,7 @@ class FusedFunction:
         self.name = name
         taken = () if self._traced_as is None else as_arguments(self._traced_as)
         concrete = step.get_concrete_function(*args, *taken, **kwargs)
-        self._loop = FusedLoop(self._make_one, concrete.structured_outputs, counter, _batch_at)
+        self._loop = FusedLoop(self._make_one, concrete.structured_outputs, _batch_at)
         self._numbers: dict[int, Any] = {}
         # By whether they return the results of all steps.
         self._functions = {with_results: self._compiled(with_results) for with_results in (False, True)}
@@ -166,8 +164,7 @@ class FusedLoop:
       step: makes a step, while the loop is traced: takes the list of the batch's tensors, and then the other arguments
         that `trace` is given, and returns the step's results.
       results: the structure of a step's results, as tensors or `tf.TensorSpec`s.
-      counter: an integer variable to count up by the number of steps, or None.
-      take: returns the list of the tensors of a batch, by its place and the other arguments; None for steps without.
+      take: returns the list of the tensors of a batch, by its place and the other arguments.
 
     Attributes:
       most_results: the most steps whose results are kept.
@@ -180,13 +177,11 @@ class FusedLoop:
         self,
         step: Callable[..., Any],
         results: Any,
-        counter: Any = None,
-        take: Callable[..., list[Any]] | None = None,
+        take: Callable[..., list[Any]],
     ) -> None:
         self._step = step
-        self._take = (lambda place, *arguments: []) if take is None else take
+        self._take = take
         self._results = results
-        self._counter = counter
         for leaf in nest.flatten(results, expand_composites=True):
             if leaf is not None and not (isinstance(leaf, tf.TensorSpec | tf.Tensor) and leaf.shape.is_fully_defined()):
                 raise NotFusable(f"the shape of the result {leaf!r} isn't known before the step has run")
@@ -221,8 +216,6 @@ class FusedLoop:
         _, _, last, arrays = tf.while_loop(
             lambda place, *_: place < first + steps, one, (first, batch, nothing, arrays)
         )
-        if self._counter is not None:
-            self._counter.assign_add(tf.cast(steps, self._counter.dtype))
         return self._packed(last), self._packed([array.stack() for array in arrays]) if with_results else None
 
     def _packed(self, leaves: Sequence[Any]) -> Any:

@@ -24,13 +24,6 @@ cdef class RunRequest:
     cdef object stop_event
     cdef tuple last_result
 
-    # Who can make several runs in one call, or None; the most runs to make without asking it; how often in a row that had to
-    # be left, and the steps until it is asked again.
-    cdef object several
-    cdef int64_t most_steps
-    cdef int times_refused
-    cdef int64_t steps_until_asked
-
     # The run that is made now: its snapshot, how many runs like it follow at once (1 outside a loop), and who is told of
     # the step.
     cdef RunSnapshot snapshot
@@ -97,8 +90,6 @@ cdef class StepEngine:
     cpdef object step_without_hooks(self, object session, object fetches, object feed_dict)
     cdef object run(self, object session, RunRequest request)
     cdef bint attach(self, object session) except -1
-    cdef int64_t run_at_once(self, object session, RunRequest request) except -1
-    cdef int64_t make_at_once(self, RunRequest request) except -1
     cdef object run_steps(self, object session, RunRequest request)
     cdef object run_with_hooks(self, RunRequest request, list hooks)
     cdef void count_ended(self, int64_t steps) noexcept

@@ -5,7 +5,7 @@ A step goes one of two ways:
     run_with_hooks              calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
     run_without_hooks_called    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
 
-After both, the after-run hooks that are due are called. A loop whose steps can be made in one call asks `run_at_once` first.
+After both, the after-run hooks that are due are called.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -25,7 +25,6 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
 from fastsup.common.errors import is_end_of_input
-from fastsup.core import loop as core_loop
 from fastsup.core.errors import end_hooks, tell_hooks
 
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
@@ -35,7 +34,6 @@ cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
 # How long the steps of one call may take.
-cdef double most_seconds = core_loop.SECONDS_AT_ONCE
 
 # Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
 # within a training does.
@@ -54,7 +52,6 @@ cdef RunRequest new_request(object fetches, object feed_dict, object options, ob
     request.feed_dict = feed_dict
     request.options = options
     request.run_metadata = run_metadata
-    request.most_steps = INT64_MAX
     return request
 
 
@@ -320,18 +317,6 @@ cdef list rejected_by(list watching, list values, FetchList structure):
     return rejected
 
 
-cdef list rejected_among(list watching, object results):
-    """As `rejected_by`, of several runs that were made in one call: the first value of each hook that it doesn't accept."""
-    cdef list rejected = None
-    for hook, values in zip(watching, results):
-        for value in values:
-            if not (<ScheduledHookBase> hook).accepts(value):
-                rejected = rejected or []
-                rejected.append((hook, value))
-                break
-    return rejected
-
-
 cdef class StepEngine:
     """StepEngine(hooks)\n--\n
     Runs the steps of a session, with hooks around them.
@@ -454,55 +439,8 @@ cdef class StepEngine:
             if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
-            request.steps = min(self.scheduler.idle_steps(&request.snapshot), request.steps_left, request.most_steps)
+            request.steps = min(self.scheduler.idle_steps(&request.snapshot), request.steps_left)
         return self.run_without_hooks_called(request, plan)
-
-    cdef int64_t run_at_once(self, object session, RunRequest request) except -1:
-        """Makes several steps of a loop in one call, up to the next in which, or after which, a hook has to be called.
-
-        Returns their number; 0 if the next one has to be made on its own.
-        """
-        if self.should_stop or session is None:
-            return 0
-        request.probe = probe_of(self.probes, session)
-        if request.probe.records or not self.attach(session):
-            return 0
-        try:
-            return self.make_at_once(request)
-        except Exception as error:
-            report_error(self.hooks, None, error)
-            raise
-
-    cdef int64_t make_at_once(self, RunRequest request) except -1:
-        cdef HookScheduler scheduler = self.scheduler
-        cdef RunSnapshot* snapshot = &request.snapshot
-        cdef Plan plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
-        cdef list watching, rejected
-        cdef tuple made
-        cdef int64_t steps
-        scheduler.open_step(snapshot, plan)
-        if plan is None or plan.structure.calls_program or scheduler.any_in_run(snapshot):
-            return 0
-        steps = min(scheduler.steps_at_once(snapshot), request.steps_left)
-        if steps < 2:
-            return 0
-        # Together, before another thread can change the hooks.
-        watching = scheduler.hooks.watching
-        made = self.runner.run_at_once(
-            request.several, steps, max(min(scheduler.seconds_until_due(), most_seconds), 0.0),
-            scheduler.hooks.watched_fetches, snapshot.delta
-        )
-        if made is None:
-            return 0
-        steps, result, results = made
-        rejected = rejected_among(watching, results)
-        scheduler.close_steps(snapshot, steps)
-        if rejected is not None or scheduler.any_after_run(snapshot):
-            self.call_hooks(request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()])
-        self.count_ended(steps)
-        request.steps_left -= steps
-        request.last_result = (result,)
-        return steps
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
         """A run between the callbacks of hooks."""

@@ -84,25 +84,6 @@ cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earlies
     return max(idle, 1)
 
 
-cdef inline int64_t runs_until_due(const RunSnapshot* snapshot, const fs_due* earliest, bint watches_stall) noexcept:
-    """How many runs like the coming one it takes until an after-run hook is due by its number or step. At least 1.
-
-    The step is counted or unused: else the answer is 1.
-    """
-    cdef int64_t runs = INT64_MAX
-    if snapshot.source == COUNTED_STEP:
-        if snapshot.delta == 0:
-            return 1  # The hook that waits for the step decides.
-        if earliest.global_step != FS_DUE_NEVER:
-            # The step after n runs is `before + n * delta`. The hook is due at the first that reaches its own, rounded up.
-            runs = max(earliest.global_step - snapshot.before + snapshot.delta - 1, 0) // snapshot.delta
-    elif snapshot.source != UNUSED_STEP or watches_stall:
-        return 1
-    if earliest.run < INT64_MAX - 1:
-        runs = min(runs, earliest.run - snapshot.run + 1)
-    return max(runs, 1)
-
-
 cdef inline bint due_after_run(
     const RunSnapshot* snapshot, const fs_due* due, bint watches_stall, bint needs_true_step
 ) except -1:

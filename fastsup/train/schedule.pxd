@@ -123,7 +123,7 @@ cdef class HookScheduler:
     cdef StepCount count
     # The tensor that the graph's global step is read from, or None.
     cdef object step_read
-    # Runs that have ended, and the global step before the last one. Only `close_step` and `close_steps` change them, with the lock held.
+    # Runs that have ended, and the global step before the last one. Only `close_step` changes them, with the lock held.
     cdef int64_t runs
     cdef int64_t previous_step
 
@@ -134,7 +134,6 @@ cdef class HookScheduler:
     cdef int reopen_step(self, RunSnapshot* snapshot, object feed_dict, bint fed_by_hooks) except -1
     cdef int next_step(self, RunSnapshot* snapshot) except -1
     cdef int close_step(self, RunSnapshot* snapshot, object fetched) except -1
-    cdef int close_steps(self, RunSnapshot* snapshot, int64_t steps) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2
     cdef int find_step_after(self, RunSnapshot* snapshot) noexcept
     cdef int find_latest(self, RunSnapshot* snapshot) noexcept
@@ -145,8 +144,6 @@ cdef class HookScheduler:
     cdef bint any_after_run(self, RunSnapshot* snapshot) except -1
     cdef bint is_due_after_run(self, RunSnapshot* snapshot, object candidate) except -1
     cdef int64_t idle_steps(self, RunSnapshot* snapshot) except -1
-    cdef int64_t steps_at_once(self, RunSnapshot* snapshot) except -1
-    cdef double seconds_until_due(self) except? -1.0
     cdef bint due_by_time(self) except -1
 
     cdef int sync_before_run(self, object hook) except -1

@@ -39,7 +39,6 @@ from fastsup.runtime.plans cimport Plan
 from fastsup.runtime.runner cimport OWN_READ, SessionRunner, StepCount
 from fastsup.train.run_snapshot cimport (
     COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
-    runs_until_due
 )
 
 cdef object SessionRunHook = session_run_hook.SessionRunHook
@@ -633,34 +632,6 @@ cdef class HookScheduler:
         if snapshot.source == READ_STEP or snapshot.source == FETCHED_STEP:
             return 1  # A step that isn't counted has to be found before each run.
         return idle_runs(snapshot, &self.hooks.in_run.table.earliest)
-
-    cdef int64_t steps_at_once(self, RunSnapshot* snapshot) except -1:
-        """How many runs like the coming one can be made before anything is asked of a hook. At least 1.
-
-        After the last of them, after-run hooks may be due.
-        """
-        cdef int64_t until_due = runs_until_due(
-            snapshot, &self.hooks.after_run.table.earliest, self.hooks.watches_stall
-        )
-        return min(self.idle_steps(snapshot), until_due)
-
-    cdef double seconds_until_due(self) except? -1.0:
-        """The seconds until a hook is due by time; infinite if none is, negative if one is due."""
-        cdef double due = min(self.hooks.in_run.table.earliest.time, self.hooks.after_run.table.earliest.time)
-        return due if due == HUGE_VAL else due - seconds()
-
-    cdef int close_steps(self, RunSnapshot* snapshot, int64_t steps) except -1:
-        """Ends several runs that went well, and have been counted. As `close_step` after each of them."""
-        cdef int64_t before_last = steps - 1
-        if before_last > 0:
-            self.runs += before_last
-            snapshot.run += before_last
-            if snapshot.source == COUNTED_STEP:
-                self.previous_step = snapshot.before + (before_last - 1) * snapshot.delta
-                snapshot.before += before_last * snapshot.delta
-                snapshot.counted += before_last * snapshot.delta
-            snapshot.previous = self.previous_step
-        return self.close_step(snapshot, None)
 
     cdef bint due_by_time(self) except -1:
         """Whether an in-run hook is due by time."""

@@ -130,41 +130,9 @@ def test_an_after_run_hook_is_never_late(rules: Any, group: list[Hook], data: An
     assert any(each) or not together or any_true_step
 
 
-@given(hook_lists, numbers, numbers, st.integers(0, 4))
-@settings(max_examples=400)
-def test_no_after_run_hook_is_due_before_the_last_of_runs_at_once(
-    rules: Any, group: list[Hook], run: int, before: int, delta: int
-) -> None:
-    """Of runs in one call, hooks are called after the last one. The first of them may be asked in vain."""
-    due = earliest(group)
-    any_stall = any(hook.watches_stall for hook in group)
-    any_true_step = any(hook.needs_true_step and hook.due[1] is not None for hook in group)
-    for source in (rules.COUNTED, rules.UNUSED):
-        if source == rules.UNUSED and due[1] is not None:
-            continue  # A hook waits for the step.
-        runs = rules.until_due(due, any_stall, run, before, delta, source)
-        assert runs >= 1
-
-        def is_due(n: int, source: Any = source) -> bool:
-            start = before + (n - 1) * delta
-            view = (run + n - 1, start - delta, start, source, start + delta, False)
-            return bool(rules.after_run(due, any_stall and delta == 0, any_true_step, *view))
-
-        for n in range(1, min(runs, 40)):
-            assert not is_due(n)
-        if 1 < runs < 40:
-            assert is_due(runs), "too early"
-
-
-def test_runs_at_once_need_a_step_that_is_counted(rules: Any) -> None:
-    for source in (rules.READ, rules.FETCHED):
-        assert rules.until_due((None, None), False, 0, 0, 1, source) == 1
-
-
 def test_nothing_is_due_where_nobody_waits(rules: Any) -> None:
     never = (None, None)
     assert not rules.in_run(never, 2**62, None)
     assert not rules.in_run(never, 2**62, 2**61)
     assert not rules.after_run(never, False, False, 2**62, 1, 2, rules.COUNTED, 3, True)
     assert rules.idle(never, 0, 0, 1) == rules.NEVER
-    assert rules.until_due(never, False, 0, 0, 1, rules.COUNTED) == rules.NEVER

@@ -40,8 +40,6 @@ cdef class MonitoredSessionBase:
     cdef object step_through(self, RunRequest request)
     cdef object loop(self, RunRequest request)
     cdef object loop_with_feeds(self, RunRequest request, object feed_fn, bint takes_result)
-    cdef bint make_at_once(self, RunRequest request) except -1
-    cdef object step_in_time(self, RunRequest request)
     cdef object run_step(self, object fetches, object feed_dict)
     cdef bint runs_itself(self) except -1
     cdef int check_open(self) except -1

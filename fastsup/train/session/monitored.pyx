@@ -10,7 +10,6 @@ from libc.stdint cimport INT64_MAX, int64_t
 import inspect
 from copy import copy
 from threading import Event
-from time import perf_counter
 
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework.ops import Graph
@@ -34,10 +33,6 @@ cdef object RecoverableSession = None
 cdef object CoordinatedSession = None
 cdef object HookedSession = None
 cdef dict delivered_methods = {}
-
-# Refusals in a row after which the number of steps until the next question, 64, grows no more.
-cdef enum:
-    MOST_REFUSALS = 8
 
 
 def deliver(recoverable, coordinated, hooked):
@@ -224,14 +219,6 @@ cdef class MonitoredSessionBase:
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
             last step that ended well returned.
         """
-        return self._run_loop(fetches, steps, feed_fn, self._steps_at_once(fetches) if feed_fn is None else None)
-
-    def _steps_at_once(self, fetches):
-        """Who can make several steps of a loop in one call, or None."""
-        return None
-
-    def _run_loop(self, fetches, steps, feed_fn, several):
-        """As `run_loop`. `several` can make several steps in one call, as `StepsAtOnce` in graph_loop.py; or is None."""
         cdef RunRequest request = new_request(fetches, None, None, None)
         request.steps_left = INT64_MAX
         if steps is not None:
@@ -242,7 +229,6 @@ cdef class MonitoredSessionBase:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         cdef bint takes_result = feed_fn is not None and takes_last_result(feed_fn)
         request.in_loop = self.runs_itself()
-        request.several = several if request.in_loop else None
         self.check_open()
         self.last_result = None
         if feed_fn is None:
@@ -255,12 +241,10 @@ cdef class MonitoredSessionBase:
         cdef object result = None
         try:
             while request.steps_left > 0 and not self.should_stop():
-                if request.several is not None and self.make_at_once(request):
-                    result = request.last_result[0]
-                elif request.in_loop:
+                if request.in_loop:
                     nest = self.current_nest()
                     request.stop_event = None if nest.engine is None else nest.stop_event()
-                    result = self.step(request) if request.several is None else self.step_in_time(request)
+                    result = self.step(request)
                 else:
                     result = self.run(request.fetches)
                     request.steps_left -= 1
@@ -274,62 +258,15 @@ cdef class MonitoredSessionBase:
 
     cdef object loop_with_feeds(self, RunRequest request, object feed_fn, bint takes_result):
         """The loop of steps that are fed what a function returns."""
-        cdef bint is_fed = False
         while request.steps_left > 0 and not self.should_stop():
-            # What a step does is known from its feeds.
-            if is_fed and request.several is not None and self.make_at_once(request):
-                self.last_result = request.last_result[0]
+            feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
+            if request.in_loop:
+                self.last_result = self.run_step(request.fetches, feed_dict)
             else:
-                feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
-                if request.several is not None:
-                    request.feed_dict, is_fed = feed_dict, True
-                started = perf_counter() if request.several is not None else None
-                if request.in_loop:
-                    self.last_result = self.run_step(request.fetches, feed_dict)
-                else:
-                    self.last_result = self.run(request.fetches, feed_dict)
-                request.steps_left -= 1
-                if started is not None:
-                    request.several.record_alone(1, perf_counter() - started)
+                self.last_result = self.run(request.fetches, feed_dict)
+            request.steps_left -= 1
             PyErr_CheckSignals()
         return self.last_result
-
-    cdef bint make_at_once(self, RunRequest request) except -1:
-        """Makes the next steps of a loop in one call, if they are to be. False if the next one has to be made alone."""
-        cdef Nest nest
-        if request.steps_until_asked > 0:
-            request.steps_until_asked -= 1
-            return False
-        if not request.several.is_next():
-            if request.several.why_not_fused:
-                request.several = None
-                request.most_steps = INT64_MAX
-            return False
-        nest = self.current_nest()
-        if nest.engine is None:
-            return False
-        try:
-            if nest.engine.run_at_once(nest.hooked._sess, request) > 0:
-                request.times_refused = 0
-                return True
-        except Exception as error:
-            # The next step makes a new session.
-            if not nest.outermost._recovers_from(error):
-                raise
-            return False
-        # Perhaps a hook acts in every run. It is asked less and less often.
-        request.times_refused = min(request.times_refused + 1, MOST_REFUSALS)
-        request.steps_until_asked = (1 << request.times_refused) // 4
-        return False
-
-    cdef object step_in_time(self, RunRequest request):
-        """As `step`, of a loop, a few steps at a time, and says how long they have taken."""
-        cdef int64_t before = request.steps_left
-        request.most_steps = request.several.most_alone(before)
-        started = perf_counter()
-        result = self.step(request)
-        request.several.record_alone(before - request.steps_left, perf_counter() - started)
-        return result
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.

@@ -29,7 +29,6 @@ from fastsup.runtime.session import Session
 from fastsup.train.engine import report_error
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.session.graph_loop import GraphSteps
 from fastsup.train.session.monitored import MonitoredSessionBase
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.wrapped_sessions import (
@@ -147,7 +146,6 @@ class _MonitoredSession(MonitoredSessionBase):
         self._profiler = check_profiler(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
-        self._graph_steps: GraphSteps | None = None
         self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
         self._coordinated_creator: Any = None
@@ -201,26 +199,6 @@ class _MonitoredSession(MonitoredSessionBase):
         """The session's graph; None after the session was closed."""
         session = self._tf_sess()
         return None if session is None else session.graph
-
-    @property
-    def fused(self) -> bool:
-        """True if the last `run_loop` makes many steps in one compiled run now, where no hook is due between them."""
-        last = None if self._graph_steps is None else self._graph_steps.last
-        return last is not None and not isinstance(last, str) and last.fused
-
-    @property
-    def why_not_fused(self) -> str:
-        """Why the last `run_loop` doesn't make many steps in one compiled run now.
-
-        An empty string if it does, or no loop has run.
-        """
-        last = "" if self._graph_steps is None else self._graph_steps.last
-        return last if isinstance(last, str) else last.fallback_reason
-
-    def _steps_at_once(self, fetches: Any) -> Any:
-        if self._graph_steps is None:
-            self._graph_steps = GraphSteps(self._tf_sess)
-        return self._graph_steps.of(fetches)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Calls a step function, which runs steps with or without hooks.

@@ -2,8 +2,7 @@
 
 from fastsup.core.schedule cimport FS_DUE_NEVER, fs_due
 from fastsup.train.run_snapshot cimport (
-    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
-    runs_until_due
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs
 )
 
 NEVER = FS_DUE_NEVER
@@ -44,12 +43,6 @@ def idle(due, run, before, delta):
     cdef fs_due positions = due_at(due[0], due[1])
     cdef RunSnapshot view = view_of(run, None, before, delta, COUNTED_STEP, None, False)
     return idle_runs(&view, &positions)
-
-
-def until_due(due, watches_stall, run, before, delta, source):
-    cdef fs_due positions = due_at(due[0], due[1])
-    cdef RunSnapshot view = view_of(run, None, before, delta, source, None, False)
-    return runs_until_due(&view, &positions, watches_stall)
 
 
 def after_run(due, watches_stall, needs_true_step, run, previous, before, source, after, moved):
