@@ -378,7 +378,7 @@ def share(eager_context):
         only_device = devices[0] if len(devices) == 1 else ""
 
 
-def _watch_run_metadata():
+def _watch_collections():
     """Notices from now on when an eager context begins and ends to collect graphs, of which only its C++ part knows."""
     def watched(method, is_on):
         @functools.wraps(method)
@@ -390,11 +390,14 @@ def _watch_run_metadata():
 
         return replacement
 
-    for name, is_on in (("enable_run_metadata", True), ("disable_run_metadata", False)):
-        setattr(context.Context, name, watched(getattr(context.Context, name), is_on))
+    # One flag of the context's has both names.
+    for kind in ("run_metadata", "graph_collection"):
+        for verb, is_on in (("enable", True), ("disable", False)):
+            name = f"{verb}_{kind}"
+            setattr(context.Context, name, watched(getattr(context.Context, name), is_on))
 
 
-_watch_run_metadata()
+_watch_collections()
 
 
 def scope_of_devices():
@@ -461,7 +464,7 @@ def fallback_reason():
     if summary_ops_v2._current_trace_context is not None:
         return "tf.summary.trace_on is on"
     if collecting_context is not None:
-        return "the eager context collects graphs (enable_run_metadata)"
+        return "the eager context collects graphs (enable_run_metadata, enable_graph_collection)"
     if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
         return "tf.config.run_functions_eagerly is on"
     if records_gradients():

@@ -141,7 +141,7 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     assert fallback_reason() == "TensorFlow's profiler is on"
     tf.profiler.experimental.stop()
     context.enable_run_metadata()
-    assert fallback_reason() == "the eager context collects graphs (enable_run_metadata)"
+    assert fallback_reason().startswith("the eager context collects graphs (enable_run_metadata, ")
     context.disable_run_metadata()
     tf.debugging.enable_check_numerics()
     assert fallback_reason() == "a tool of tf.debugging watches the operations here"
@@ -149,3 +149,18 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     function(tf.eye(3))
     assert function.lifted
     assert function.why_not == ""
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_graphs_of_a_function_are_collected(optimized: bool) -> None:
+    """TensorFlow's own tests look so for what its optimizer has done."""
+    argument = tf.eye(3)
+    names = []
+    for function in (tf.function(product), fastsup.function(product)):
+        with context.collect_graphs(optimized=optimized) as graphs:
+            function(argument)
+        # Others may be of calls before.
+        of_each = [{node.name for node in graph.node} for graph in graphs]
+        names.append([found for found in of_each if "the_product" in found])
+        assert fallback_reason() == ""
+    assert names[0] == names[1] != []

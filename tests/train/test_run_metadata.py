@@ -13,6 +13,6 @@ from processes import Processes
 
 def test_run_metadata(tmp_path: Path, processes: Processes) -> None:
     tests = Path(__file__).with_name("run_metadata.py")
-    done = processes.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=tmp_path)
+    done = processes.python("-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", tests, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout
