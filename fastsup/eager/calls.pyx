@@ -439,7 +439,7 @@ cdef bint may_run(PyObject** scope) except -1:
     return graph is None or not graph._distribution_strategy_stack
 
 
-def fallback_reason():
+def why_not_lifted_here():
     """Why no lifted graph may run in the calling thread now.
 
     Returns:

@@ -22,7 +22,7 @@ from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_choice
 from fastsup.eager import bridge
-from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, fallback_reason, scope_of_devices
+from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
 from fastsup.eager.choice import choose
 from fastsup.eager.devices import (
     HasRun,
@@ -141,7 +141,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return bool(entries) and all(entry.step is not None for entry in entries)
 
     @property
-    def why_not(self) -> str:
+    def why_not_lifted(self) -> str:
         """Why the function, or the ConcreteFunction that was called last among those not lifted, isn't lifted.
 
         If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
@@ -190,12 +190,12 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._entries and bridge.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
         if not bridge.unavailable_reason() and not self._entries and not self._why_not:
-            if not fallback_reason():  # The bridge has been opened just now.
+            if not why_not_lifted_here():  # The bridge has been opened just now.
                 return True
         elif bridge.unavailable_reason():
             self._say(bridge.unavailable_reason())
         if not self._why_elsewhere and not self._entries:
-            self._why_elsewhere = fallback_reason()
+            self._why_elsewhere = why_not_lifted_here()
         return False
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -366,7 +366,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         is_new = not self._why_not
         self._why_not = reason
         if is_new:
-            note_function(FunctionNote(self.__name__, why_not=reason))
+            note_function(FunctionNote(self.__name__, why_not_lifted=reason))
         text = f"{self.__name__} isn't lifted: {reason}."
         if self._fallback == "raise":
             raise RuntimeError(f'{text} fallback="warn" lets TensorFlow run it.')
@@ -489,7 +489,7 @@ def function(
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
       fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" says so
-        once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not` has the reason.
+        once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not_lifted` has the reason.
       **arguments: those of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python function.
 
     Returns:

@@ -22,14 +22,14 @@ class FunctionNote:
       name: the function's name.
       executor: the mode that runs it; "auto" while its trial goes on.
       seconds: seconds that a call takes, as "auto" has measured them; None if it has measured none.
-      why_not: why it isn't lifted; "" for one that is.
+      why_not_lifted: why it isn't lifted; "" for one that is.
       is_compiled: whether XLA compiles it as a whole.
     """
 
     name: str
     executor: str = "auto"
     seconds: float | None = None
-    why_not: str = ""
+    why_not_lifted: str = ""
     is_compiled: bool = False
 
     def take_choice(self, trial: Any) -> None:

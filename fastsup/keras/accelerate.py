@@ -84,7 +84,7 @@ class Acceleration:
         self.fallback = fallback
         self.fuse = fuse
         #: Why a kind of function stays Keras's.
-        self.reasons: dict[str, str] = {}
+        self.why_not_lifted: dict[str, str] = {}
 
     def install(self) -> None:
         """Replaces the methods of the model that make its functions, and the functions that are made already."""
@@ -132,14 +132,14 @@ class Acceleration:
                 True if model.jit_compile is True and not _is_distributed(model) else None,
             )
         except NotAccelerated as reason:
-            self.reasons[kind] = str(reason)
+            self.why_not_lifted[kind] = str(reason)
             text = f"The {kind} function of the model {model.name} isn't lifted: {reason}."
             if self.fallback == "raise":
                 raise RuntimeError(f'{text} fallback="warn" lets Keras run it.') from None
             if self.fallback == "warn":
                 logging.warning("%s Keras runs it.", text)
             return original
-        self.reasons.pop(kind, None)
+        self.why_not_lifted.pop(kind, None)
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"

@@ -51,7 +51,7 @@ class Call:
         self._shows_logs = shows_logs or kind == "predict"
         #: The step of the epoch that was opened last.
         self.step: FusedStep | None = None
-        self.why_not()
+        self.why_not_fused()
 
     def close(self) -> None:
         """Releases the batches: the model's function keeps the step for a report."""
@@ -60,7 +60,7 @@ class Call:
 
     # A callback may get its methods in `set_model` or `on_train_begin`: it is looked at when steps are due.
 
-    def why_not(self) -> str:
+    def why_not_fused(self) -> str:
         """Why no step may be run ahead; an empty string if one may."""
         looks = looks_between_batches(self._callbacks(), self.kind)
         return f"the callback {looks} looks at each batch" if looks else ""
@@ -93,34 +93,34 @@ class StepsAhead:
       lifted: the `LiftedStepFunction` or `LiftedPredictFunction`.
       kind: "train", "test" or "predict".
       fuse: "auto" or "always".
-      why_not: why steps can't be run ahead in any call; an empty string if they can.
+      why_never: why steps can't be run ahead in any call; an empty string if they can.
       name: the name in messages.
 
     Attributes:
-      lifted, kind, why_not: the arguments.
+      lifted, kind, why_never: the arguments.
     """
 
-    def __init__(self, lifted: Any, kind: str, fuse: str, why_not: str, name: str) -> None:
+    def __init__(self, lifted: Any, kind: str, fuse: str, why_never: str, name: str) -> None:
         self.lifted = lifted
         self.kind = kind
-        self.why_not = why_not
+        self.why_never = why_never
         self._fuse = fuse
         self._name = name
         # Of the epoch that was opened last, for a report.
         self._newest_calls: FusedCalls | None = None
-        self._newest_why_not = ""
+        self._newest_why_not_fused = ""
 
     @property
     def fused(self) -> bool:
         """True if steps are run in one compiled call now, where nothing looks between them."""
         calls = self._newest_calls
-        return calls is not None and calls.fused and not self.why_not and not self._newest_why_not
+        return calls is not None and calls.fused and not self.why_never and not self._newest_why_not_fused
 
     @property
     def why_not_fused(self) -> str:
         """Why steps aren't run in one compiled call now; an empty string if they are, or before the first call."""
         calls = self._newest_calls
-        return self.why_not or self._newest_why_not or ("" if calls is None else calls.fallback_reason)
+        return self.why_never or self._newest_why_not_fused or ("" if calls is None else calls.why_not_fused)
 
     def __call__(self, iterator: Any) -> Any:
         """Runs a step, and perhaps more. As Keras's function."""
@@ -131,17 +131,17 @@ class StepsAhead:
             epoch = epoch.epoch if isinstance(epoch, NextBatch) else None
         if isinstance(epoch, Epoch):
             return epoch.run(self)
-        if isinstance(iterator, tf.data.Iterator) and not self._newest_why_not:
-            self._newest_why_not = "it isn't called by fit, evaluate or predict"
+        if isinstance(iterator, tf.data.Iterator) and not self._newest_why_not_fused:
+            self._newest_why_not_fused = "it isn't called by fit, evaluate or predict"
         return self.lifted(iterator)
 
-    def open(self, blocks: Any, spec: Any, why_not: str) -> FusedStep:
+    def open(self, blocks: Any, spec: Any, why_not_fused: str) -> FusedStep:
         """Makes the step of an epoch.
 
         Args:
           blocks: the source of its batches.
           spec: what Keras traces its function with, up to 3.15. Since 3.16 it traces it with the batches.
-          why_not: why no step of the epoch may be run ahead; an empty string if one may.
+          why_not_fused: why no step of the epoch may be run ahead; an empty string if one may.
         """
         on_data = self.lifted.on_data
         takes_batch: bool = getattr(self.lifted, "takes_batch", False)
@@ -164,12 +164,12 @@ class StepsAhead:
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
         fusion = fusion_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
         calls = FusedCalls(self._name, make, fusion, self._fuse == "always", blocks=blocks)
-        self._newest_calls, self._newest_why_not = calls, why_not
+        self._newest_calls, self._newest_why_not_fused = calls, why_not_fused
         return FusedStep(single, calls)
 
-    def note_why_not(self, why_not: str) -> None:
+    def note_why_not_fused(self, why_not_fused: str) -> None:
         """Notes for a report why an epoch that begins runs no step ahead."""
-        self._newest_why_not = why_not
+        self._newest_why_not_fused = why_not_fused
 
 
 class NextBatch:
@@ -250,7 +250,7 @@ class Epoch:
         step = self._step
         if step is None:
             return function.lifted(self._iterator)
-        if function.why_not:
+        if function.why_never:
             return step()
         with_results = self._call.reads_logs()
         # With results, steps are run one by one unless they are run in one call.
@@ -264,13 +264,13 @@ class Epoch:
         return last
 
     def _open(self, function: StepsAhead) -> None:
-        why_not = self._call.why_not()
+        why_not_fused = self._call.why_not_fused()
         self._function = function
-        if self._blocks is None and self._iterator is not None and (why_not or function.why_not):
+        if self._blocks is None and self._iterator is not None and (why_not_fused or function.why_never):
             self._step = None
-            function.note_why_not(why_not)
+            function.note_why_not_fused(why_not_fused)
         else:
-            self._step = self._call.step = function.open(self._opened_blocks(), self._spec, why_not)
+            self._step = self._call.step = function.open(self._opened_blocks(), self._spec, why_not_fused)
 
     def _opened_blocks(self) -> Any:
         if self._blocks is None:

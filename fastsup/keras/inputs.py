@@ -115,7 +115,7 @@ class LoopInput(_Adapter):
         if self._arrays is not None:
             return self
         self.dataset = self.adapter.get_tf_dataset()
-        if self._call.kind == "predict" or function.why_not or not isinstance(self.dataset, tf.data.Dataset):
+        if self._call.kind == "predict" or function.why_never or not isinstance(self.dataset, tf.data.Dataset):
             return self.dataset
         return self
 

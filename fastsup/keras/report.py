@@ -19,7 +19,7 @@ class FunctionReport(NamedTuple):
       name: "train", "test" or "predict".
       called: whether it was called since it was made.
       lifted: whether all its graphs are lifted.
-      why_not: why not; an empty string if they are, or if it wasn't called.
+      why_not_lifted: why not; an empty string if they are, or if it wasn't called.
       executor: what runs it.
       seconds: seconds that an execution takes, where "auto" has measured it; else None.
       fused: whether many steps are made in one compiled call now, where nothing looks between them.
@@ -29,7 +29,7 @@ class FunctionReport(NamedTuple):
     name: str
     called: bool
     lifted: bool
-    why_not: str
+    why_not_lifted: str
     executor: str
     seconds: float | None
     fused: bool = False
@@ -39,7 +39,7 @@ class FunctionReport(NamedTuple):
         if not self.called:
             return f"{self.name}: not called yet"
         if not self.lifted:
-            return f"{self.name}: not lifted: {self.why_not}"
+            return f"{self.name}: not lifted: {self.why_not_lifted}"
         cost = "" if self.seconds is None else f", {1e6 * self.seconds:,.0f} µs an execution"
         many = ", many steps in one compiled call" if self.fused else ""
         return f"{self.name}: lifted, {self.executor}{cost}{many}"
@@ -71,7 +71,7 @@ def report(model: Any) -> Report:
 
 
 def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> FunctionReport:
-    reason, executor = acceleration.reasons.get(kind, ""), acceleration.executor
+    reason, executor = acceleration.why_not_lifted.get(kind, ""), acceleration.executor
     ahead = function if isinstance(function, StepsAhead) else None
     function = function if ahead is None else ahead.lifted
     parts = [function]
@@ -79,7 +79,7 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
         parts = [function.on_iterator, function.on_data, *function.traces.values()]
     elif isinstance(function, LiftedPredictFunction):
         parts = [function.on_list, function.on_data]
-    called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]
+    called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not_lifted)]
     if not called and ahead is not None and ahead.fused:
         # No step was made alone.
         return FunctionReport(kind, True, True, "", "inline", None, True)
@@ -88,4 +88,6 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
     part = next((part for part in called if not part.lifted), called[0])
     fused = False if ahead is None else ahead.fused
     why_not_fused = acceleration.why_not_ahead(model) if ahead is None else ahead.why_not_fused
-    return FunctionReport(kind, True, part.lifted, part.why_not, part.executor, part.seconds, fused, why_not_fused)
+    return FunctionReport(
+        kind, True, part.lifted, part.why_not_lifted, part.executor, part.seconds, fused, why_not_fused
+    )

@@ -103,7 +103,7 @@ class StepLoop(fastsup.core.StepLoop):
     @property
     def why_not_fused(self) -> str:
         """Why many steps aren't made in one compiled call now. An empty string if they are."""
-        return str(getattr(self._step, "fallback_reason", ""))
+        return str(getattr(self._step, "why_not_fused", ""))
 
     def run(self) -> Any:
         """Runs the loop until its end.

@@ -107,8 +107,8 @@ def _functions(report: Report) -> list[Line]:
 
 
 def _function(note: FunctionNote) -> str:
-    if note.why_not:
-        return f"{note.name}: not lifted: {note.why_not}"
+    if note.why_not_lifted:
+        return f"{note.name}: not lifted: {note.why_not_lifted}"
     on_trial = note.executor == "auto"
     seconds = "" if note.seconds is None else f", {duration(1e9 * note.seconds)} a call"
     compiled = ", compiled by XLA" if note.is_compiled else ""

@@ -358,10 +358,10 @@ class ArrayBlocks:
     Attributes:
       batches: the argument.
       spec: the structure of `tf.TensorSpec`s of a batch.
-      why_not, may_differ, owed, raises_next: as of `IteratorBlocks`.
+      why_never, may_differ, owed, raises_next: as of `IteratorBlocks`.
     """
 
-    why_not = ""
+    why_never = ""
     may_differ = False  # Those that do are never in a block.
     owed = 0
     raises_next = False
@@ -477,7 +477,7 @@ class IteratorBlocks:
       iterator: the `tf.data.Iterator`.
 
     Attributes:
-      why_not: why there can't be blocks; an empty string if there can.
+      why_never: why there can't be blocks; an empty string if there can.
       may_differ: whether a batch may have another shape than the one before it.
     """
 
@@ -488,8 +488,8 @@ class IteratorBlocks:
         self._buffers: Buffers | None = None
         self._first, self._count = 0, 0
         specs = tf.nest.flatten(iterator.element_spec)
-        self.why_not: str = why_not_stacked(specs)
-        self.may_differ: bool = not self.why_not and not all(spec.shape.is_fully_defined() for spec in specs)
+        self.why_never: str = why_not_stacked(specs)
+        self.may_differ: bool = not self.why_never and not all(spec.shape.is_fully_defined() for spec in specs)
         self._has_fit = False
         # The shapes of the last element, if it was the first one that did not fit into the block.
         self._odd: list[Any] | None = None
@@ -505,7 +505,7 @@ class IteratorBlocks:
 
         Set it to what it was in a loop before. Batches of another shape then change it when they come.
         """
-        if self._spec is None and not self.may_differ and not self.why_not:
+        if self._spec is None and not self.may_differ and not self.why_never:
             self.spec = self._iterator.element_spec
         return self._spec
 

@@ -123,7 +123,7 @@ class Fusion:
       compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
       spec: the structure of specs of the batches that were made at once last; None before that.
       trial: the `FusionTrial`.
-      why_not: why steps can't be made at once; an empty string if they can.
+      why_never: why steps can't be made at once; an empty string if they can.
       first_secs: seconds of the first step; None before it.
       spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
       seconds: by way, the seconds of a step of late.
@@ -136,7 +136,7 @@ class Fusion:
         self.compiled: set[tuple[Any, bool]] = set()
         self.spec: Any = None
         self.trial: FusionTrial = FusionTrial()
-        self.why_not: str = ""
+        self.why_never: str = ""
         self.first_secs: float | None = None
         self.spent: float = 0.0
         self.seconds: dict[str, float] = {SINGLE: 0.0, FUSED: 0.0}
@@ -250,26 +250,26 @@ class FusedCalls:
         return self.fusion.trial
 
     @property
-    def why_not_fused(self) -> str:
+    def why_never(self) -> str:
         """Why several steps can't be made at once; an empty string if they can."""
-        if not self.fusion.why_not and self._odd >= _MOST_ODD:
+        if not self.fusion.why_never and self._odd >= _MOST_ODD:
             return "batches have other shapes from one step to the next"
-        return self.fusion.why_not
+        return self.fusion.why_never
 
     @property
     def fused(self) -> bool:
         """True if steps are made at once now, where no hook is due between them."""
-        return not self.why_not_fused and (self._is_forced or (self.trial.choice == FUSED and self._is_made))
+        return not self.why_never and (self._is_forced or (self.trial.choice == FUSED and self._is_made))
 
     @property
-    def fallback_reason(self) -> str:
+    def why_not_fused(self) -> str:
         """Why steps aren't made at once now: they can't be, or the trial has to come, or has chosen single steps.
 
         An empty string if they are.
         """
         fusion = self.fusion
-        if self.fused or self.why_not_fused:
-            return self.why_not_fused
+        if self.fused or self.why_never:
+            return self.why_never
         if fusion.function is None or (fusion.trial.choice == FUSED and not self._is_made):
             return (
                 f"not tried yet: single steps come first, until they have taken {self._secs_before:.1f} s (now "
@@ -295,7 +295,7 @@ class FusedCalls:
         fusion = self.fusion
         if self._is_forced or self._kept:
             return True
-        if fusion.why_not or (fusion.function is not None and fusion.trial.way != FUSED):
+        if fusion.why_never or (fusion.function is not None and fusion.trial.way != FUSED):
             return False
         return self._is_made or (fusion.first_secs is not None and fusion.spent >= self._secs_before)
 
@@ -377,7 +377,7 @@ class FusedCalls:
 
     def _make_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
         fusion, blocks = self.fusion, self.blocks
-        if fusion.why_not:
+        if fusion.why_never:
             raise self._refusal()
         steps, parts = 0, []
         try:
@@ -390,7 +390,7 @@ class FusedCalls:
                     parts = [self._call(function, started, place, steps, tensors, with_results)]
         except _FAILURES as error:
             # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
-            fusion.why_not = reason_of(error)
+            fusion.why_never = reason_of(error)
             if not self._is_forced:
                 logging.info("%s. One step is made after the other.", self._refusal())
             elif not (blocks and blocks.owed):
@@ -405,13 +405,13 @@ class FusedCalls:
     def _refusal(self) -> RuntimeError:
         advice = ' fuse="auto" makes one step after the other.' if self._is_forced else ""
         dot = "." if self._is_forced else ""
-        return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_not_fused}{dot}{advice}")
+        return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_never}{dot}{advice}")
 
     def _compiled(self, with_results: bool) -> MakesSteps | None:
         """The function for batches of the shapes that come now, compiled; None if steps have to be made alone."""
         fusion, blocks = self.fusion, self.blocks
-        if blocks is not None and blocks.why_not:
-            raise NotFusable(blocks.why_not)
+        if blocks is not None and blocks.why_never:
+            raise NotFusable(blocks.why_never)
         key = self._key
         if blocks is not None and blocks.spec is None:
             if not blocks.learn_spec():
@@ -605,9 +605,9 @@ class FusedStep:
         return self._single()
 
     @property
-    def fallback_reason(self) -> str:
+    def why_not_fused(self) -> str:
         """Why steps aren't made at once now; an empty string if they are."""
-        return self.calls.fallback_reason
+        return self.calls.why_not_fused
 
     @property
     def fused(self) -> bool:
@@ -687,7 +687,7 @@ def fused_step(step: Any, fuse: str) -> Any:
     """
     calls = fused_calls(step, fuse)
     if isinstance(calls, str):
-        step.fallback_reason = calls
+        step.why_not_fused = calls
         return step
     single = step if calls.blocks is None else BatchCall(step.step, calls.blocks, step.args, step.kwargs)
     return FusedStep(single, calls)

@@ -81,4 +81,4 @@ def test_a_bound_step() -> None:
 def test_a_bound_function_is_lifted() -> None:
     function = fastsup.function(lambda x: x + 1.0)
     assert float(StepLoop(fastsup.bind(function, tf.constant(1.0)), max_steps=3).run()) == 2.0
-    assert function.lifted, function.why_not
+    assert function.lifted, function.why_not_lifted

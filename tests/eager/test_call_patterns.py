@@ -458,7 +458,7 @@ def test_past_the_limit_tensorflow_runs_the_rest(tf_log: Any, looked_up: list[An
     steps = [entry.step for entry in ours._entries.values()]
     assert [step is not None for step in steps] == [True] * 3 + [False] * 3
     assert not ours.lifted
-    assert ours.why_not == "3 of its traces are lifted already, which is the limit"
+    assert ours.why_not_lifted == "3 of its traces are lifted already, which is the limit"
     assert len([text for text in tf_log.messages if "isn't lifted" in text]) == 1
     # Each call after the first ones goes straight to its graph, or to TensorFlow.
     assert len(looked_up) == 6
@@ -512,7 +512,7 @@ def test_the_limit_counts_memory() -> None:
     ours._limit = LiftLimit(most_bytes=1_000_000)
     ours(CONSTANT, 500)
     assert not ours.lifted
-    assert ours.why_not.startswith("its graph would take about 5.")
+    assert ours.why_not_lifted.startswith("its graph would take about 5.")
 
 
 def test_more_traces_than_the_limit_are_an_error_if_that_is_asked_for() -> None:

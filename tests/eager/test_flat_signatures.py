@@ -116,7 +116,7 @@ def test_calls_are_lifted(name: str, tmp_path: Path) -> None:
             for ours, theirs in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
     assert lifted.lifted
-    assert lifted.why_not == ""
+    assert lifted.why_not_lifted == ""
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "with_a_variable"])
@@ -161,7 +161,7 @@ def test_wrong_arguments_raise_what_tensorflow_raises(name: str, tmp_path: Path)
         with pytest.raises(type(theirs.value)) as ours:
             lifted(*args, **kwargs)
         assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
-    assert lifted.why_not == ""
+    assert lifted.why_not_lifted == ""
 
 
 @pytest.mark.parametrize("fallback", ["warn", "raise"])
@@ -178,4 +178,4 @@ def test_what_tensorflow_runs_is_said(fallback: str, tf_log: Any) -> None:
     else:
         np.testing.assert_array_equal(lifted(tf.ones([4])), [2.0] * 4)
     np.testing.assert_array_equal(lifted(tf.ones([3])), [2.0] * 3)
-    assert "it was traced for float32 of shape (3,)" in lifted.why_not
+    assert "it was traced for float32 of shape (3,)" in lifted.why_not_lifted

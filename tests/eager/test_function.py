@@ -268,7 +268,7 @@ def test_a_first_trace_that_fails_after_it_made_a_variable(tf_log: Any) -> None:
     assert [outcome(ours) for _ in range(3)] == [outcome(theirs) for _ in range(3)]
     reason = "its first trace has failed after it had made a variable"
     assert not ours.lifted
-    assert reason in ours.why_not
+    assert reason in ours.why_not_lifted
     assert [reason in message for message in tf_log.messages] == [True]
     strict = lift(make())
     with pytest.raises(KeyError, match="inside"):
@@ -287,7 +287,7 @@ def test_a_scope_of_the_one_device(name: str) -> None:
         for _ in range(3):
             assert ours(tf.ones([3])).numpy().tolist() == [1.0] * 3
     assert ours.lifted
-    assert ours.why_not == ""
+    assert ours.why_not_lifted == ""
     with tf.device("/GPU:3"):
         ours(tf.ones([3]))
 
@@ -319,7 +319,7 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         values[0] = tf.constant(value)
         assert ours().numpy() == 2.0 * value
     assert not ours.lifted
-    assert "computed again" in ours.why_not
+    assert "computed again" in ours.why_not_lifted
     assert [record.levelno for record in tf_log.records] == [logging.WARNING]
     assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are computed again")
     silent = fastsup.function(step, fallback="silent")
@@ -332,15 +332,15 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_why_not_says_where_a_function_was_called() -> None:
     variable = tf.Variable(1.0)
     function = fastsup.function(lambda: variable * 2.0, fallback="raise")
-    assert function.why_not == ""
+    assert function.why_not_lifted == ""
     with tf.GradientTape():
         assert function().numpy() == 2.0
-    assert (function.lifted, function.why_not) == (False, "a gradient tape or a forward accumulator records")
+    assert (function.lifted, function.why_not_lifted) == (False, "a gradient tape or a forward accumulator records")
     assert function().numpy() == 2.0
-    assert (function.lifted, function.why_not) == (True, "")
+    assert (function.lifted, function.why_not_lifted) == (True, "")
     with tf.GradientTape():
         function()
-    assert (function.lifted, function.why_not) == (True, "")
+    assert (function.lifted, function.why_not_lifted) == (True, "")
 
 
 def test_other_attributes_are_those_of_the_function_in_it() -> None:

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 
 import fastsup
 from fastsup.eager import bridge
-from fastsup.eager.calls import fallback_reason
+from fastsup.eager.calls import why_not_lifted_here
 
 IMPLEMENTATIONS = {"tensorflow": tf.function, "fastsup": fastsup.function}
 
@@ -30,7 +30,7 @@ def nothing_stays_on() -> Iterator[None]:
     yield
     tf.summary.trace_off()
     tf.debugging.disable_check_numerics()
-    assert fallback_reason() == ""
+    assert why_not_lifted_here() == ""
 
 
 def product(x: Any) -> Any:
@@ -135,20 +135,20 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     tf.summary.trace_on(graph=True)
     function(tf.eye(3))
     assert not function.lifted
-    assert function.why_not == "tf.summary.trace_on is on"
+    assert function.why_not_lifted == "tf.summary.trace_on is on"
     tf.summary.trace_off()
     tf.profiler.experimental.start(str(tmp_path))
-    assert fallback_reason() == "TensorFlow's profiler is on"
+    assert why_not_lifted_here() == "TensorFlow's profiler is on"
     tf.profiler.experimental.stop()
     context.enable_run_metadata()
-    assert fallback_reason().startswith("the eager context collects graphs (enable_run_metadata, ")
+    assert why_not_lifted_here().startswith("the eager context collects graphs (enable_run_metadata, ")
     context.disable_run_metadata()
     tf.debugging.enable_check_numerics()
-    assert fallback_reason() == "a tool of tf.debugging watches the operations here"
+    assert why_not_lifted_here() == "a tool of tf.debugging watches the operations here"
     tf.debugging.disable_check_numerics()
     function(tf.eye(3))
     assert function.lifted
-    assert function.why_not == ""
+    assert function.why_not_lifted == ""
 
 
 @pytest.mark.parametrize("optimized", [False, True])
@@ -165,5 +165,5 @@ def test_graphs_of_a_function_are_collected(optimized: bool) -> None:
         of_each = [{node.name for node in graph.node} for graph in graphs]
         # The others are of calls before.
         found.append([names for names in of_each if f"square_{optimized}" in names])
-        assert fallback_reason() == ""
+        assert why_not_lifted_here() == ""
     assert found[0] == found[1] != []

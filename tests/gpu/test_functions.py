@@ -227,11 +227,11 @@ def compiled_in_part(x):
     return compiled(x) + mixed(x)
 
 theirs, ours = tf.function(compiled_in_part), fastsup.function(compiled_in_part, fallback="silent")
-messages.append([error_of(theirs, tf.ones([]))[0], error_of(ours, tf.ones([]))[0], ours.why_not])
+messages.append([error_of(theirs, tf.ones([]))[0], error_of(ours, tf.ones([]))[0], ours.why_not_lifted])
 
 number = tf.cast(tf.constant(3.0), tf.int32)
 ours = fastsup.function(lambda n: n + 1, executor="inline", fallback="silent")
-messages.append([number.backing_device[-13:], int(ours(number)), int(ours(number)), ours.why_not])
+messages.append([number.backing_device[-13:], int(ours(number)), int(ours(number)), ours.why_not_lifted])
 
 def large(n):
     return tf.reduce_sum(tf.fill([n, 1 << 20], 1.0))
@@ -461,7 +461,7 @@ found = []
 for kind in KINDS:
     expected, _, _ = trained(kind, tf.function)
     made, step, next_step = trained(kind, fastsup.function)
-    found.append([kind, made == expected, step.lifted, next_step.lifted, next_step.why_not])
+    found.append([kind, made == expected, step.lifted, next_step.lifted, next_step.why_not_lifted])
 print(json.dumps(found))
 """
 )

@@ -214,7 +214,7 @@ def step(x):
 
 results = [float(step(tf.ones([4]))) for _ in range(30)]
 assert results == [4.0 * n for n in range(1, 31)], results
-print(step.lifted, step.why_not)
+print(step.lifted, step.why_not_lifted)
 """
 
 

@@ -501,7 +501,7 @@ def test_what_stays_keras(compiled: dict[str, Any], reason: str, tf_log: Any) ->
     assert reason in message
     row = fastsup.keras.report(model)[0]
     assert (row.called, row.lifted) == (True, False)
-    assert reason in row.why_not
+    assert reason in row.why_not_lifted
     with pytest.raises(RuntimeError, match=reason):
         fastsup.keras.accelerate(small_model(**compiled), fallback="raise").fit(X, Y, verbose=0)
 
@@ -533,7 +533,7 @@ def test_a_distributed_model(kind: Any, steps_per_execution: int, is_in_scope: b
     assert found == expected
     rows = fastsup.keras.report(model)
     if kind is OtherStrategy:
-        assert "distributed by a OtherStrategy" in rows[0].why_not
+        assert "distributed by a OtherStrategy" in rows[0].why_not_lifted
     else:
         # A lifted function runs outside of a strategy's scope only.
         assert [row.lifted for row in rows] == 3 * [not is_in_scope]

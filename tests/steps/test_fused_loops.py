@@ -367,9 +367,9 @@ def test_says_why_steps_are_not_made_at_once_now() -> None:
     trial = calls.fusion.trial
     calls.fusion.function = lambda *args: (None, None)
     trial.choice, trial.seconds = None, {}
-    assert calls.fallback_reason == "the trial isn't over"
+    assert calls.why_not_fused == "the trial isn't over"
     trial.choice, trial.seconds = "single", {"single": 5e-6, "fused": 7e-6}
-    assert calls.fallback_reason == "single steps are faster: 5.0 µs a step in place of 7.0, by a trial"
+    assert calls.why_not_fused == "single steps are faster: 5.0 µs a step in place of 7.0, by a trial"
 
 
 def test_an_error_of_the_input_comes_after_the_batches_before_it() -> None:

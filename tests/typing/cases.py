@@ -80,5 +80,5 @@ def functions() -> None:
         return x
 
     assert_type(step.lifted, bool)
-    assert_type(step.why_not, str)
+    assert_type(step.why_not_lifted, str)
     step(np.ones([3]))

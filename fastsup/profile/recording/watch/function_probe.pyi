@@ -6,7 +6,7 @@ from tensorflow.python.eager import context as context
 from fastsup.core.probe import program_profiler_now as program_profiler_now
 from fastsup.core.sessions import PlanExecutor as PlanExecutor
 from fastsup.core.sessions import origin_of_call as origin_of_call
-from fastsup.eager.calls import fallback_reason as fallback_reason
+from fastsup.eager.calls import why_not_lifted_here as why_not_lifted_here
 from fastsup.eager.function import executor_of as executor_of
 from fastsup.profile.recording.phases import BY_TENSORFLOW as BY_TENSORFLOW
 from fastsup.profile.recording.phases import FUNCTION_ROLE as FUNCTION_ROLE

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 from fastsup.core.sessions import PlanExecutor, origin_of_call
 from fastsup.core.probe import program_profiler_now
 from fastsup.eager.function import executor_of
-from fastsup.eager.calls import fallback_reason
+from fastsup.eager.calls import why_not_lifted_here
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.tracing import signature_text
@@ -61,7 +61,7 @@ cdef class FunctionProbe(CallProbe):
 
     cdef SpanStats stats_of_trace(self, LiftedStep step):
         if step is None:
-            return self.stats_by_tensorflow(self.function().why_not)
+            return self.stats_by_tensorflow(self.function().why_not_lifted)
         known, stats = self.stats_by_step.get(id(step), (None, None))
         if known is not None and known() is step:
             return stats
@@ -144,7 +144,7 @@ def recorded_elsewhere(method):
         cdef FunctionProbe probe = probe_of(self)
         if probe is not None:
             if context.executing_eagerly():
-                probe.charge_to(probe.stats_by_tensorflow(fallback_reason()))
+                probe.charge_to(probe.stats_by_tensorflow(why_not_lifted_here()))
             else:
                 # It is traced into another function.
                 fs_step_uncount(trace_of_this_thread(probe.recorder))
