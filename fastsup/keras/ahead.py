@@ -69,6 +69,10 @@ class Call:
         """Returns True if the logs of each step are read."""
         return self._shows_logs or reads_logs(self._callbacks(), self.kind)
 
+    def hands_out_tensors(self) -> bool:
+        """Returns True if a callback may get the result of a step as it is: of `predict`. Others get floats."""
+        return self.kind == "predict" and reads_logs(self._callbacks(), self.kind)
+
     def most_steps(self, begun: int) -> int:
         """The most steps until a callback looks at the model, the epoch ends, or Keras's loop stops.
 
@@ -258,7 +262,10 @@ class Epoch:
         made, last, results = step.run_steps(limit, SECONDS_AT_ONCE, with_results)
         self._begun += made
         if results is not None:
-            self._results.extend(each_result(results))
+            each = each_result(results)
+            if self._call.hands_out_tensors():
+                each = tf.nest.map_structure(tf.convert_to_tensor, each)
+            self._results.extend(each)
             return self._results.popleft()
         self._last, self._repeats = last, made - 1
         return last

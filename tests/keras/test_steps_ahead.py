@@ -274,6 +274,34 @@ def test_predict_with_a_callback_that_takes_the_outputs() -> None:
     assert run(lambda model: fastsup.keras.accelerate(model, fuse="always")) == run(lambda model: model)
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_outputs_that_a_callback_takes_are_of_the_same_type(outputs: int) -> None:
+    """Keras makes an array of one output, and leaves several as they are: tensors."""
+
+    class Outputs(keras.callbacks.Callback):
+        batch_freq = 2
+
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            parts = keras.tree.flatten(logs["outputs"])
+            assert len(parts) == outputs
+            if batch % 2:
+                seen.append([(type(part), np.asarray(part).tobytes()) for part in parts])
+
+    def run(accelerate: Any) -> Any:
+        seen.clear()
+        keras.utils.set_random_seed(5)
+        inputs = keras.Input([6])
+        layers = [keras.layers.Dense(size)(inputs) for size in range(2, 2 + outputs)]
+        model = keras.Model(inputs, layers if outputs > 1 else layers[0])
+        model.compile("sgd", "mse", jit_compile=True)
+        accelerate(model).predict(X, batch_size=16, verbose=0, callbacks=[Outputs()])
+        return list(seen)
+
+    seen: list[Any] = []
+    ahead = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert ahead == run(lambda model: model) != []
+
+
 def test_predict_of_a_model_that_is_not_compiled() -> None:
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input([6]), keras.layers.Dense(3)])
