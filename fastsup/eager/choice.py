@@ -20,7 +20,7 @@ from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, types_in_f
 from fastsup.runtime.graph.placement import check_threads
 from fastsup.runtime.trial import Trial
 
-__all__ = ["choose", "compile_for", "runs_in_one_thread"]
+__all__ = ["choose"]
 
 
 def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) -> tuple[EagerCallable | None, Any]:
@@ -42,7 +42,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         if lifted.placement is not None:
             lifted.placement.check_one_device(REMEDY)
         check_threads(lifted.graph.get_operations(), lifted.session_config(single_threaded=True), REMEDY)
-    if runs_in_one_thread(lifted, executor, lifted.fetches):
+    if _runs_in_one_thread(lifted, executor):
         executor = SINGLE
     lifted.finalize()
     executor = decide(
@@ -51,39 +51,17 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         types_inside=types_in_functions(lifted.graph),
         has_one_executor=lambda: not lifted.is_on_several_devices,
     )
-    return compile_for(executor, lifted.compile, chosen)
-
-
-def compile_for(
-    executor: str, compile_: Callable[[str], EagerCallable], chosen: Callable[[Any], None]
-) -> tuple[EagerCallable | None, Any]:
-    """Compiles a step for an executor, or for a trial of two.
-
-    Args:
-      executor: a mode; "auto" for a trial.
-      compile_: function that compiles the step for a mode other than "auto".
-      chosen: function that is called with the trial when it has chosen.
-
-    Returns:
-      What `choose` returns.
-    """
     if executor != "auto":
-        return compile_(executor), None
+        return lifted.compile(executor), None
     started = perf_counter()
-    pool: Any = compile_(POOL)
+    pool: Any = lifted.compile(POOL)
     compile_secs = perf_counter() - started
-    make_inline: Callable[[], Any] = functools.partial(compile_, INLINE)
+    make_inline: Callable[[], Any] = functools.partial(lifted.compile, INLINE)
     return None, Trial(pool, make_inline, False, chosen, compile_secs)
 
 
-def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any]) -> bool:
-    """Whether the single-threaded executor runs a lifted graph. Puts the graph in order for it.
-
-    Args:
-      lifted: the graph.
-      executor: the mode that was asked for.
-      fetches: the tensors and operations that a step computes.
-    """
+def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
+    """Whether the single-threaded executor runs a lifted graph. Puts the graph in order for it."""
     only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
@@ -93,7 +71,7 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
     # Of one call, nothing is left undone where it fails, and nothing else is done.
-    return is_wanted and (lifted.is_one_xla_call or _put_effects_first(fetches) or executor != "auto")
+    return is_wanted and (lifted.is_one_xla_call or _put_effects_first(lifted.fetches) or executor != "auto")
 
 
 def _has_calls_of_much(lifted: LiftedGraph) -> bool:

@@ -58,15 +58,20 @@ class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
                 super().__del__()
 
 
-class OverEagerContext(OfEagerContext):
-    """Base of sessions over the eager context's devices. One that is left open lives as long as the process."""
+class SharedSession(OfEagerContext, tf_session.Session):  # type: ignore[misc]
+    """A session over the eager context's devices. One that is left open lives as long as the process.
+
+    Args:
+      graph: its graph.
+      config: its ConfigProto.
+    """
 
     left_open = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, graph: ops.Graph, config: Any) -> None:
         self._session = None
         self._take_context()
-        super().__init__(*args, **kwargs)
+        super().__init__(SESSION_TARGET, graph, config)
 
     def _usable(self) -> bool:
         return not self.left_open and super()._usable()
@@ -74,19 +79,7 @@ class OverEagerContext(OfEagerContext):
     def __del__(self) -> None:
         if self._usable():
             with self._completed_before_exit:
-                super().__del__()  # type: ignore[misc]
-
-
-class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
-    """A session over the eager context's devices.
-
-    Args:
-      graph: its graph.
-      config: its ConfigProto.
-    """
-
-    def __init__(self, graph: ops.Graph, config: Any) -> None:
-        super().__init__(SESSION_TARGET, graph, config)
+                super().__del__()
 
 
 _HANDLE = re.compile(
