@@ -84,12 +84,12 @@ def imported_by(module: str) -> set[str]:
 
 
 def test_no_arrow_points_upwards() -> None:
-    rooms = {module: room_of(module) for module in SOURCES}
     arrows = [(module, other) for module in SOURCES for other in imported_by(module)]
+    rooms = [(room_of(module), room_of(other)) for module, other in arrows]
     upwards = [
-        f"{module} imports {other}: {rooms[other]} isn't below {rooms[module]}"
-        for module, other in arrows
-        if rooms[other] != rooms[module] and HEIGHTS[rooms[other]] >= HEIGHTS[rooms[module]]
+        f"{module} imports {other}: {there} isn't below {here}"
+        for (module, other), (here, there) in zip(arrows, rooms, strict=True)
+        if there != here and HEIGHTS[there] >= HEIGHTS[here]
     ]
     assert upwards == []
 
