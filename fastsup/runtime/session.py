@@ -335,11 +335,14 @@ _abandoned: list[threading.Thread] = []
 
 @atexit.register
 def _wait_for_abandoned() -> None:
-    """A thread that comes back from the runtime while Python is being taken down aborts the process."""
+    """A thread that comes back from the runtime while Python is being taken down aborts the process.
+
+    So may a destructor of the runtime, also after a close that has come back late: it finds a mutex that isn't held.
+    """
     until = time.monotonic() + _EXIT_SECS
     for thread in _abandoned:
         thread.join(max(0.0, until - time.monotonic()))
-    if any(thread.is_alive() for thread in _abandoned):
+    if _abandoned:
         _skip_destructors()
 
 
