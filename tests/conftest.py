@@ -33,6 +33,14 @@ pytest_plugins = ["processes", "devices"]
 WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
 
 
+# Suites that start processes and clusters, compile, or try many cases. The default has the first test of each file of them.
+SLOW_SUITES = (
+    "benchmarks/", "tests/compat/test_programs.py", "tests/compat/test_run.py", "tests/embed/", "tests/ends/",
+    "tests/examples/test_examples.py", "tests/examples/test_tutorials.py", "tests/faults/", "tests/fuzz/", "tests/gpu/",
+    "tests/integrations/", "tests/keras/test_random_programs.py", "tests/train/test_signals.py",
+)  # fmt: skip
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts what it runs in the background so, and every process of the tests would inherit it.
@@ -48,7 +56,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("one_world")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    root, seen = Path(__file__).parents[1], set()
     for item in items:
+        if item.path.is_relative_to(root) and str(item.path.relative_to(root)).startswith(SLOW_SUITES):
+            if item.path in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(item.path)
         if getattr(item, "callspec", None) and item.callspec.params.get("impl") == "tensorflow":
             item.add_marker(pytest.mark.reference)
 
