@@ -337,7 +337,7 @@ _abandoned: list[threading.Thread] = []
 def _wait_for_abandoned() -> None:
     """A thread that comes back from the runtime while Python is being taken down aborts the process.
 
-    So may a destructor of the runtime, also after a close that has come back late: it finds a mutex that isn't held.
+    So may a destructor of the runtime, also after a close that returned late: it finds a mutex that isn't held.
     """
     until = time.monotonic() + _EXIT_SECS
     for thread in _abandoned:
