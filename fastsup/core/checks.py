@@ -407,16 +407,15 @@ def _keywords_of(kind: type) -> list[str] | None:
     return [parameter.name for parameter in parameters if parameter.kind is not parameter.POSITIONAL_ONLY]
 
 
-def misspelt_callbacks(hook: Any) -> list[str]:
+def misspelt_callbacks(hook: Any, base: type) -> list[str]:
     """Warnings of methods that a program's hook defines, that no loop calls, and that look like a callback.
 
     Args:
       hook: a hook of loops.
+      base: the class of all hooks of loops.
     """
-    from fastsup.core.hook import LoopHook
-
     # Classes of hooks that aren't fastsup's own.
-    mine = [kind for kind in type(hook).__mro__ if issubclass(kind, LoopHook) and not _is_ours(kind)]
+    mine = [kind for kind in type(hook).__mro__ if issubclass(kind, base) and not _is_ours(kind)]
     others = [kind for kind in type(hook).__mro__ if kind not in mine]
     defined: dict[str, Any] = {}
     for kind in reversed(mine):

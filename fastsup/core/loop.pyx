@@ -219,7 +219,7 @@ cdef class Loop:
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. {remedy}.")
         self.hold(hooks)
         for hook in {type(hook): hook for hook in self.hooks}.values():
-            for warning in misspelt_callbacks(hook):
+            for warning in misspelt_callbacks(hook, LoopHook):
                 logger.warning(warning)
         cdef fs_drive* drive = drive_of(self)
         if PyCapsule_CheckExact(step):

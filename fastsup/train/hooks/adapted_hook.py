@@ -78,7 +78,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
     def __init__(self, hook: LoopHook) -> None:
         if not isinstance(hook, LoopHook):
             raise TypeError(f"hook must be a fastsup.core.Hook, got {hook!r}.")
-        for warning in misspelt_callbacks(hook):
+        for warning in misspelt_callbacks(hook, LoopHook):
             logging.warning("%s", warning)
         #: The hook that is adapted. A `StepLoop` that is given this object takes it.
         self.loop_hook = hook
