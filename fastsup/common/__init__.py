@@ -1,1 +1,1 @@
-"""What sessions, loops and monitored functions share: signals, back-off, kinds of errors, files, progress lines."""
+"""Parts that sessions, loops and lifted functions share: signals, errors, files, scripts, versions, progress."""

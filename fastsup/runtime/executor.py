@@ -1,7 +1,6 @@
 """Which executor runs a step: measured where a wrong guess would cost, refused where it would be wrong.
 
-Sessions, those of monitored functions too, and lifted functions ask `suits_single_thread` for a graph, and `decide`
-for a step.
+Sessions and lifted functions call `suits_single_thread` for a graph, and `decide` for a step.
 
 Three modes. `thread_pool` is TensorFlow's own: every operation may go to another thread. `inline` runs them in the
 calling thread (`RunOptions.inter_op_thread_pool = -1`), which saves the hand-over and gives up parallelism between

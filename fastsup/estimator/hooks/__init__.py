@@ -1,1 +1,1 @@
-"""Session-run hooks for Estimators: early stopping, evaluation in memory, the stop at a checkpoint's step."""
+"""Session-run hooks for Estimators: early stopping, a stop at a step, evaluation in memory, input checkpoints."""

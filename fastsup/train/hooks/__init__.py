@@ -1,1 +1,1 @@
-"""The standard session-run hooks, one file each."""
+"""The standard session-run hooks, their base classes, and the hook that adapts a hook of step loops."""

@@ -1,1 +1,1 @@
-"""Supervisor and its parts: graph elements, sessions, services, events and checkpoints, one file each."""
+"""Supervisor, its graph elements, and its services: sessions, events, checkpoints and threads."""
