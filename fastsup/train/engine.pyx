@@ -33,8 +33,6 @@ cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
-# How long the steps of one call may take.
-
 # Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
 # within a training does.
 cdef str told_attribute = "_fastsup_told"
