@@ -95,6 +95,8 @@ def _put_effects_first(fetches: Iterable[Any]) -> bool:
       Whether a step that fails by the values that it gets now leaves the same state in all executors.
     """
     operations = sorted(upstream_operations(fetches), key=lambda op: op._id)
+    if not any(map(has_effect, operations)):
+        return True
     wanted: dict[ops.Operation, list[ops.Operation]] = {}
     for effect, failing, is_harmless in unordered(operations, CanFail(by_shapes=True), has_effect):
         if is_harmless:
