@@ -6,6 +6,7 @@ results, by name, and each callback finds there what the loop has.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from fastsup.core.hook import LoopHook
 
 __all__ = ["SessionHooks", "with_session_hooks"]
 
+_logger = logging.getLogger("fastsup")
 _NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
 # What acts on the graph of a program's own, and what does the same in a loop.
 _OF_GRAPHS = {
@@ -141,28 +143,22 @@ class SessionHooks(Hook):
         self._value = value
         if self._step != loop.global_step - 1:
             self._move_to(loop.global_step - 1)  # The loop has recovered.
-        fetches = [args.fetches for _, args in self._requests]
-        fetched: list[Any] = [None] * len(fetches)
-        wanted = [place for place, fetch in enumerate(fetches) if fetch is not None]
-        if wanted:
-            values = self._run([fetches[place] for place in wanted], self._feeds())
-            for place, result in zip(wanted, values, strict=True):
-                fetched[place] = result
+        wanted = {place: args.fetches for place, (_, args) in enumerate(self._requests) if args.fetches is not None}
+        fetched = self._run(wanted, self._feeds()) if wanted else {}
         self._run(self._count_step)
         self._step += 1
-        for (hook, args), result in zip(self._requests, fetched, strict=True):
+        for place, (hook, args) in enumerate(self._requests):
             context = self._context(args)
-            hook.after_run(context, SessionRunValues(results=result, options=args.options, run_metadata=None))
+            hook.after_run(
+                context, SessionRunValues(results=fetched.get(place), options=args.options, run_metadata=None)
+            )
             if context.stop_requested:
                 loop.request_stop()
         self._call_before_run(loop)
 
     def end(self, loop: Any) -> None:
-        import logging
-
         try:
-            log = logging.getLogger("fastsup").error
-            end_hooks(self._hooks, lambda hook: hook.end(self._session), log)
+            end_hooks(self._hooks, lambda hook: hook.end(self._session), _logger.error)
         finally:
             self._close()
 
