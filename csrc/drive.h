@@ -36,7 +36,8 @@ typedef enum {
     FS_SCHEDULES_CHANGED, /* call fs_drive_call_due while nothing changes schedules */
     FS_SIGNALS_DUE,       /* nothing is due, but it is time for Python's signal handlers */
     FS_ENDED,
-    FS_STEP_FAILED,
+    FS_STEP_FAILED, /* a step in C, with a code */
+    FS_STEP_RAISED, /* a step in Python: this file doesn't return it */
     FS_HOOK_FAILED
 } fs_event;
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.core.hook cimport fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+from fastsup.core.loop_header cimport fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 from fastsup.core.schedule cimport fs_due, fs_due_table, fs_time_reached_fn
 
 cdef extern from "drive.h":
@@ -11,6 +11,7 @@ cdef extern from "drive.h":
         FS_SIGNALS_DUE
         FS_ENDED
         FS_STEP_FAILED
+        FS_STEP_RAISED
         FS_HOOK_FAILED
     ctypedef struct fs_slot:
         fs_hook_fn function
@@ -27,6 +28,7 @@ cdef extern from "drive.h":
         int64_t max_steps
         fs_step_fn step
         void* step_context
+        size_t n_slots
         fs_slot* slots
         fs_due_table table
         const fs_drive_clock* clock

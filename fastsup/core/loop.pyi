@@ -5,8 +5,6 @@ from fastsup.core.hook import STEP_SIGNATURE as STEP_SIGNATURE
 from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler
 
-SECONDS_AT_ONCE: float
-
 class Loop:
     def __init__(
         self,

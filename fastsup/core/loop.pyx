@@ -1,13 +1,10 @@
 """A loop over any step function, with hooks that are called when they are due and cost nothing when they are not.
 
-A step and hooks in C run without the interpreter (csrc/drive.c). Control comes back here for hooks in Python, signals
-and failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
+A Stepper (stepper.pyx) makes the steps and counts them. Control comes back here for hooks, failures and the end.
 """
 
-from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext
-from libc.math cimport HUGE_VAL, NAN
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 import logging
@@ -17,73 +14,28 @@ from fastsup.core.checks import (
     check_keywords, check_step_function, misspelt_callbacks, why_begin_failed, why_no_loop_hook,
     why_step_needs_arguments
 )
-from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
-    FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
-    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
-    fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
-    fs_drive_steps_until_due, fs_event, fs_steady_clock
+    FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, FS_STEP_RAISED,
+    fs_drive, fs_drive_call, fs_drive_call_due, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
+    fs_drive_reload, fs_drive_request_stop
 )
 from fastsup.core.errors import add_note, end_hooks, safe_repr, tell_hooks
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, function_in, takes_several
 )
 from fastsup.core.hook import STEP_SIGNATURE
-from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
+from fastsup.core.probe cimport Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.schedule cimport changes
+from fastsup.core.stepper cimport Stepper, as_double, clock_to_use, is_clock_stopped, no_steps, stepper_for
 from fastsup.core.sessions import current_origin
 
 # `LoopHook.on_due`, whose -1 need not mean that an exception is set.
 ctypedef int (*on_due_t)(LoopHook, object, const fs_loop*) noexcept
 
-# After this many steps, other threads get a turn to run.
-cdef int64_t YIELD_STEPS = 64
-
-# The longest time, in seconds, that several steps at once are to take: signals are served after it.
-SECONDS_AT_ONCE = 0.05
-
 # So that initial_step plus the steps of a loop never overflows.
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
 
 cdef object logger = logging.getLogger("fastsup")
-
-
-cdef int replacement_reached(double time) noexcept with gil:
-    """Whether the program's replacement of `time.time` has reached a time. -1 after an error, which stays set."""
-    try:
-        return steady_seconds() >= time
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return -1
-
-
-cdef double replacement_now() noexcept with gil:
-    """What the program's replacement of `time.time` returns; 0 after an error, which stays set."""
-    try:
-        return steady_seconds()
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return 0.0
-
-
-cdef fs_drive_clock replaced_clock
-replaced_clock.reached = replacement_reached
-replaced_clock.now = replacement_now
-
-
-cdef int never_reached(double time) noexcept nogil:
-    return 0
-
-
-cdef fs_drive_clock stopped_clock
-stopped_clock.reached = never_reached
-stopped_clock.now = replacement_now
-
-
-cdef inline const fs_drive_clock* clock_to_use() noexcept:
-    if is_replaced():
-        return &replaced_clock
-    return &fs_steady_clock
 
 
 def _log_failed_on_error(hook, error):
@@ -129,11 +81,6 @@ cdef str due_hook(Loop loop):
 cdef str wrong_code(int code):
     """Describes a code that a step or hook must not return, for a message."""
     return f"{code}, which is neither FS_GO_ON (0) nor FS_STOP (1)"
-
-
-cdef inline double as_double(object result) noexcept:
-    """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
-    return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
 
 
 cdef int64_t step_number(str name, object value) except? -1:
@@ -226,7 +173,6 @@ cdef class Loop:
             drive.step = <fs_step_fn> function_in(step, "a step function", STEP_SIGNATURE)
             drive.step_context = PyCapsule_GetContext(step)
         self.step_function = step
-        self.last_result = None
         drive.loop.global_step = initial_step
         drive.max_steps = last_step
         self.own_steps = own_steps
@@ -260,6 +206,7 @@ cdef class Loop:
             drive.slots[i].takes_several = takes_several(hook)
         fs_drive_free(drive_of(self))
         self.state = &drive.loop
+        self.stepper = no_steps(drive)
         self.hooks = hooks
         return 0
 
@@ -283,7 +230,7 @@ cdef class Loop:
         """The value that the last step returned; for a step in C, `fs_loop.result`. None before the first step."""
         if drive_of(self).step is not NULL and self.state.steps > 0:
             return self.state.result
-        return self.last_result
+        return (<Stepper> self.stepper).result
 
     @property
     def step_is_native(self):
@@ -349,26 +296,18 @@ cdef class Loop:
         cdef Probe probe = self.probe_of_run()
         self.probe = probe
         phase = timeline.begin("train")
+        cdef Stepper stepper
         begun = []
         try:
             for hook in self.hooks:
                 begun.append(hook)
                 (<LoopHook> hook).runs_under_way += 1
                 self.begin_hook(hook)
-            # Of the class: an object may have attributes of any name. Steps that are recorded are made one by one.
-            several = not probe.records and hasattr(type(self.step_function), "run_steps")
-            self.run_steps = self.step_function.run_steps if several else None
-            drive_of(self).makes_several = several
+            stepper = stepper_for(drive_of(self), self.step_function, probe)
+            stepper.result = (<Stepper> self.stepper).result  # Of an earlier run.
+            self.stepper = stepper
             fs_drive_reload(drive_of(self))
-            drive_of(self).calls_no_hook = probe.records
-            if probe.records:
-                self.run_recorded(probe)
-            elif self.run_steps is not None:
-                self.run_several()
-            elif drive_of(self).step is NULL:
-                self.run_python()
-            else:
-                self.run_c()
+            self.make_steps(probe)
             self._end_hooks(probe)
         except BaseException as error:
             self.note_hook(error)
@@ -378,6 +317,7 @@ cdef class Loop:
             for hook in begun:
                 (<LoopHook> hook).runs_under_way -= 1
             self.running = False
+            (<Stepper> self.stepper).results = None
             self.probe = None
             self.probes.close()
             timeline.finish(phase)
@@ -443,123 +383,33 @@ cdef class Loop:
     cdef int call_hooks_after(self, object result) except -1:
         """Calls the hooks that are due after a step that was made elsewhere, and has had this result."""
         cdef fs_drive* drive = drive_of(self)
-        self.last_result = result
+        (<Stepper> self.stepper).result = result
         drive.loop.result = as_double(result)
         drive.clock = clock_to_use()
         return self.handle(fs_drive_call_due(drive))
 
-    cdef int run_python(self) except -1:
-        """Runs a step in Python, with hooks of any kind."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef object step = self.step_function
-        cdef bint hooks_in_c = False
-        cdef fs_event event
-        cdef Py_ssize_t i
-        for i in range(len(self.hooks)):
-            hooks_in_c |= drive.slots[i].function is not NULL
-        while not fs_drive_is_done(drive):
-            try:
-                self.last_result = step()
-            except StopIteration:
-                break
-            except Exception as error:
-                self.step_failed(error)
-                continue
-            if hooks_in_c:
-                drive.loop.result = as_double(self.last_result)
-            if drive.table.earliest.time != HUGE_VAL:
-                drive.clock = clock_to_use()
-            event = fs_drive_step_done(drive)
-            if event != FS_NOTHING_DUE or hooks_in_c:
-                if not hooks_in_c:
-                    # The hooks in Cython that are due see it.
-                    drive.loop.result = as_double(self.last_result)
-                self.handle(event)
-            # A compiled loop runs no signal handlers on its own and, around a compiled step, lets no other thread run.
-            PyErr_CheckSignals()
-            if drive.loop.steps % YIELD_STEPS == 1:
-                with nogil:
-                    pass
-        return 0
-
-    cdef int run_several(self) except -1:
-        """Runs a step that makes as many steps at once as come before the next hook is due."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef int64_t steps
-        cdef bint has_more = False
-        while has_more or not fs_drive_is_done(drive):
-            steps = self.steps_at_once()
-            if steps == 0:
-                break
-            # What has been made, or has failed, comes before a hook by time, a stop or a signal.
-            has_more = steps > 0 and getattr(self.step_function, "has_more", False) is True
-            if has_more:
-                drive.clock = &stopped_clock
-            if steps > 0:
-                self.several_done(steps)
-            if has_more:
-                continue
-            PyErr_CheckSignals()
-            with nogil:
-                pass
-        return 0
-
-    cdef int64_t steps_at_once(self) except? -1:
-        """Makes at least one step. Returns how many; 0 at the end of the steps, -2 if the loop has recovered from an error."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef int64_t limit = fs_drive_steps_until_due(drive)
-        cdef double seconds = SECONDS_AT_ONCE
-        cdef int64_t steps
-        drive.clock = clock_to_use()
-        if drive.table.earliest.time != HUGE_VAL:
-            seconds = min(seconds, drive.table.earliest.time - drive.clock.now())
-            if PyErr_Occurred() is not NULL:
-                return -1
-        try:
-            made, self.last_result, self.results = self.run_steps(limit, max(seconds, 0.0), self.takes_results())
-        except StopIteration:
-            return 0
-        except Exception as error:
-            self.step_failed(error)
-            return -2
-        steps = made
-        if not 1 <= steps <= limit:
-            raise RuntimeError(f"run_steps of {self.step_function!r} must make 1 to {limit} steps, and has made {steps}.")
-        return steps
-
-    cdef bint takes_results(self) except -1:
-        """Whether a hook takes the results of all steps that come now."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef Py_ssize_t i
-        for i in range(len(self.hooks)):
-            if drive.slots[i].takes_several and drive.slots[i].due.run <= drive.loop.steps:
-                return True
-        return False
-
-    cdef int several_done(self, int64_t steps) except -1:
-        """Counts steps that were made at once, and calls the hooks that are due after the last one, or take all results."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef bint takes_results = self.takes_results()
-        self.steps_before = drive.loop.steps
-        drive.loop.result = as_double(self.last_result)
-        event = fs_drive_steps_done(drive, steps)
-        if takes_results and event == FS_NOTHING_DUE:
-            event = fs_drive_call_due(drive)
-        try:
-            return self.handle(event)
-        finally:
-            self.results = None
-
-    cdef int run_c(self) except -1:
-        """Runs a step in C, without the GIL until something needs Python."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef fs_event event = FS_NOTHING_DUE
+    cdef int make_steps(self, object recorder) except -1:
+        """The loop: steps until something needs it, then the hooks that are due, to the end."""
+        cdef Stepper stepper = self.stepper
+        cdef Probe probe = recorder
+        cdef fs_scope scope
+        cdef bint is_step
+        cdef int event = FS_NOTHING_DUE
         while event != FS_ENDED:
-            drive.clock = clock_to_use()
-            with nogil:
-                event = fs_drive_run(drive)
-            self.handle(event)
-            PyErr_CheckSignals()
+            is_step = True
+            probe.begin(&scope)
+            try:
+                event = stepper.run()
+                if event == FS_STEP_RAISED:
+                    error, stepper.error = stepper.error, None
+                    self.step_failed(error)
+                    is_step = False
+                else:
+                    is_step = event != FS_ENDED
+                    self.handle(event)
+            finally:
+                probe.end(&scope, is_step)
+        PyErr_CheckSignals()
         return 0
 
     cdef int step_failed(self, object error) except -1:
@@ -612,7 +462,7 @@ cdef class Loop:
                 self.call_hook(drive.due_slot - drive.slots)
             elif event == FS_SCHEDULES_CHANGED:
                 fs_drive_reload(drive)
-                if drive.clock is not &stopped_clock:
+                if not is_clock_stopped(drive):
                     drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
                 drive.next_slot = 0
@@ -630,8 +480,13 @@ cdef class Loop:
         cdef int code
         if probe is not None:
             probe.enter(probe.callback_part(self.hooks[i], False))
-        if self.results is not None and drive.slots[i].takes_several and drive.slots[i].due.run <= self.steps_before:
-            self.hooks[i].after_steps(self, self.results)
+        cdef Stepper stepper = self.stepper
+        if (
+            stepper.results is not None
+            and drive.slots[i].takes_several
+            and drive.slots[i].due.run <= stepper.steps_before
+        ):
+            self.hooks[i].after_steps(self, stepper.results)
         elif drive.slots[i].function is NULL:
             code = call_on_due(self.hooks[i], self)
             # A hook may return the -1 of an error that it hasn't raised: that of `fs_drive_fail`.
@@ -646,57 +501,6 @@ cdef class Loop:
         if probe is not None:
             probe.leave()
         return 0
-
-    cdef int run_recorded(self, object recorded) except -1:
-        """Runs any step, and tells the probe of each step, and of each hook that is due after it."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef Probe probe = recorded
-        cdef Part part = probe.run_part(None, None, None, False)
-        cdef fs_scope scope
-        cdef bint goes_on = True
-        while goes_on and not fs_drive_is_done(drive):
-            probe.begin(&scope)
-            try:
-                probe.enter(part)
-                goes_on = self.step_once()
-                probe.leave()
-                if probe.wait_for_devices is not None:
-                    # Else the time would be that of the callback which reads the result first.
-                    with probe.within_session("device"):
-                        probe.wait_for_devices()
-                if goes_on:
-                    drive.clock = clock_to_use()
-                    self.handle(fs_drive_step_done(drive))
-            finally:
-                probe.end(&scope, goes_on)
-            PyErr_CheckSignals()
-            if drive.loop.steps % YIELD_STEPS == 1:
-                with nogil:
-                    pass
-        return 0
-
-    cdef bint step_once(self) except -1:
-        """Calls the step function. Returns False if no step was left to do."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef int code
-        if drive.step is NULL:
-            while True:
-                try:
-                    self.last_result = self.step_function()
-                    break
-                except StopIteration:
-                    return False
-                except Exception as error:
-                    self.step_failed(error)
-                    if fs_drive_is_done(drive):
-                        return False
-            drive.loop.result = as_double(self.last_result)
-            return True
-        with nogil:
-            code = drive.step(&drive.loop, drive.step_context)
-        drive.code = code
-        self.handle(FS_NOTHING_DUE if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
-        return code == FS_GO_ON
 
 
 cdef class OutsideLoop(Loop):

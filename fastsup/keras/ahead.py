@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from fastsup.common.results import each_result
-from fastsup.core.loop import SECONDS_AT_ONCE
+from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused import MOST_STEPS, FusedCalls, FusedStep, fusion_of

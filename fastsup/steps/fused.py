@@ -16,7 +16,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.loop import SECONDS_AT_ONCE
+from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function

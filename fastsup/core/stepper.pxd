@@ -1,0 +1,34 @@
+from libc.stdint cimport int64_t
+
+from fastsup.core.drive cimport fs_drive, fs_drive_clock
+from fastsup.core.probe cimport Part, Probe
+
+
+# Makes the steps of a loop. Each kind of step has its own class: see stepper.pyx.
+cdef class Stepper:
+    # Of the loop that has the stepper.
+    cdef fs_drive* drive
+    # What the last step returned; of a step in C, None.
+    cdef object result
+    # The error of FS_STEP_RAISED. The loop takes it.
+    cdef object error
+    # The results of the steps that were made together last, None if no hook takes them; and the number of steps before.
+    cdef object results
+    cdef int64_t steps_before
+
+    # Makes steps, and counts them, until something needs the loop. Returns an fs_event.
+    cdef int run(self) except -1
+    # Makes one step, and doesn't count it. Returns FS_NOTHING_DUE if it was made, or FS_ENDED, FS_STEP_FAILED or FS_STEP_RAISED.
+    cdef int step(self) except -1
+
+
+# The stepper for a step function; for one in C, None.
+cdef Stepper stepper_for(fs_drive* drive, object function, Probe probe)
+
+cdef Stepper no_steps(fs_drive* drive)
+
+# The clock of due times: the steady one, or the program's replacement of `time.time`.
+cdef const fs_drive_clock* clock_to_use() noexcept
+cdef bint is_clock_stopped(const fs_drive* drive) noexcept
+
+cdef double as_double(object result) noexcept
