@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.errors import end_hooks
+from fastsup.core.errors import end_hooks, tell_hooks
 from fastsup.core.hook import LoopHook
 
 __all__ = ["SessionHooks", "with_session_hooks"]
@@ -164,9 +164,8 @@ class SessionHooks(Hook):
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         try:
-            for hook in self._hooks:
-                if callable(getattr(hook, "on_error", None)):
-                    hook.on_error(self._context(None), error)
+            able = [hook for hook in self._hooks if callable(getattr(hook, "on_error", None))]
+            tell_hooks(able, lambda hook: hook.on_error(self._context(None), error), _log_failed_on_error)
         finally:
             self._close()
 
@@ -220,6 +219,10 @@ class SessionHooks(Hook):
         if session is not None:
             del session.run
             session.close()
+
+
+def _log_failed_on_error(hook: Any, error: Exception) -> None:
+    _logger.error("on_error of the hook %r has failed", hook, exc_info=error)
 
 
 def _placeholder(spec: Any) -> Any:

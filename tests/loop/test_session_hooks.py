@@ -204,6 +204,27 @@ def test_a_failed_step() -> None:
         closed[0].run([])
 
 
+def test_an_on_error_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The hooks after it are told, and the error of the step stays."""
+    told: list[str] = []
+
+    class Failing(v1.train.SessionRunHook):  # type: ignore[misc]
+        def on_error(self, run_context: Any, error: BaseException) -> None:
+            raise RuntimeError("in on_error")
+
+    class Told(v1.train.SessionRunHook):  # type: ignore[misc]
+        def on_error(self, run_context: Any, error: BaseException) -> None:
+            told.append(str(error))
+
+    def step() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        StepLoop(step, [Failing(), Told()]).run()
+    assert told == ["mine"]
+    assert "on_error of the hook" in caplog.text and "Failing" in caplog.text
+
+
 def test_all_hooks_end() -> None:
     class Failing(Recorder):
         def end(self, session: Any) -> None:

@@ -38,8 +38,7 @@ cdef class MonitoredSessionBase:
     cdef Nest current_nest(self)
     cdef object step(self, RunRequest request)
     cdef object step_through(self, RunRequest request)
-    cdef object loop(self, RunRequest request)
-    cdef object loop_with_feeds(self, RunRequest request, object feed_fn, bint takes_result)
+    cdef object loop(self, RunRequest request, object feed_fn, bint takes_result)
     cdef object run_step(self, object fetches, object feed_dict)
     cdef bint runs_itself(self) except -1
     cdef int check_open(self) except -1

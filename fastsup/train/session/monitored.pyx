@@ -228,45 +228,37 @@ cdef class MonitoredSessionBase:
             if request.steps_left < 0:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         cdef bint takes_result = feed_fn is not None and takes_last_result(feed_fn)
-        request.in_loop = self.runs_itself()
         self.check_open()
         self.last_result = None
-        if feed_fn is None:
-            return self.loop(request)
-        return self.loop_with_feeds(request, feed_fn, takes_result)
+        return self.loop(request, feed_fn, takes_result)
 
-    cdef object loop(self, RunRequest request):
-        """The loop of steps that are fed nothing."""
+    cdef object loop(self, RunRequest request, object feed_fn, bint takes_result):
+        """The loop: each turn makes one step, or as many as come before the engine has to ask something."""
         cdef Nest nest
+        cdef bint runs_itself = self.runs_itself()
         cdef object result = None
+        request.in_loop = runs_itself and feed_fn is None
         try:
             while request.steps_left > 0 and not self.should_stop():
+                if feed_fn is not None:
+                    request.feed_dict = feed_fn(result) if takes_result else feed_fn()
                 if request.in_loop:
                     nest = self.current_nest()
                     request.stop_event = None if nest.engine is None else nest.stop_event()
+                if runs_itself:
                     result = self.step(request)
                 else:
-                    result = self.run(request.fetches)
+                    result = self.run(request.fetches) if feed_fn is None else self.run(request.fetches, request.feed_dict)
                     request.steps_left -= 1
                 request.last_result = None  # Of a session that was lost.
+                if feed_fn is not None:
+                    self.last_result = result
                 PyErr_CheckSignals()
         except BaseException:
             self.last_result = result if request.last_result is None else request.last_result[0]
             raise
         self.last_result = result
         return result
-
-    cdef object loop_with_feeds(self, RunRequest request, object feed_fn, bint takes_result):
-        """The loop of steps that are fed what a function returns."""
-        while request.steps_left > 0 and not self.should_stop():
-            feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
-            if request.in_loop:
-                self.last_result = self.run_step(request.fetches, feed_dict)
-            else:
-                self.last_result = self.run(request.fetches, feed_dict)
-            request.steps_left -= 1
-            PyErr_CheckSignals()
-        return self.last_result
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
