@@ -117,7 +117,8 @@ class FusedFunction:
 
 
 def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
-    return [tensor[place] for tensor in stacked]
+    # Not tensor[place]: outside a loop, XLA would take the place for a constant, and compile each place anew.
+    return [tf.gather(tensor, place) for tensor in stacked]
 
 
 def _taken(results: Any, steps: int) -> Any:
