@@ -16,7 +16,7 @@ from fastsup.common.results import each_result
 from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
-from fastsup.steps.fused import MOST_STEPS, FusedCalls, FusedStep, fusion_of
+from fastsup.steps.fused import MOST_STEPS, FusedStep, fusion_of
 from fastsup.steps.fused_function import FusedFunction
 
 __all__ = ["Call", "Epoch", "NextBatch", "StepsAhead"]
@@ -111,20 +111,20 @@ class StepsAhead:
         self._fuse = fuse
         self._name = name
         # Of the epoch that was opened last, for a report.
-        self._newest_calls: FusedCalls | None = None
+        self._newest_step: FusedStep | None = None
         self._newest_why_not_fused = ""
 
     @property
     def fused(self) -> bool:
         """True if steps are run in one compiled call now, where nothing looks between them."""
-        calls = self._newest_calls
-        return calls is not None and calls.fused and not self.why_never and not self._newest_why_not_fused
+        step = self._newest_step
+        return step is not None and step.fused and not self.why_never and not self._newest_why_not_fused
 
     @property
     def why_not_fused(self) -> str:
         """Why steps aren't run in one compiled call now; an empty string if they are, or before the first call."""
-        calls = self._newest_calls
-        return self.why_never or self._newest_why_not_fused or ("" if calls is None else calls.why_not_fused)
+        step = self._newest_step
+        return self.why_never or self._newest_why_not_fused or ("" if step is None else step.why_not_fused)
 
     def __call__(self, iterator: Any) -> Any:
         """Runs a step, and perhaps more. As Keras's function."""
@@ -152,24 +152,25 @@ class StepsAhead:
         trace: Any = None
 
         def make() -> FusedFunction:
-            step, traced_as = on_data.original, calls.blocks.spec if takes_batch else spec
+            function, traced_as = on_data.original, step.blocks.spec if takes_batch else spec
             if self.kind == "predict":
                 # The outputs have as many rows as the batch. Keras's function would forget that after other batches.
-                step, traced_as = tf.function(step.python_function, jit_compile=True), calls.blocks.spec
-            return FusedFunction(step, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
+                function = tf.function(function.python_function, jit_compile=True)
+                traced_as = step.blocks.spec
+            return FusedFunction(function, (), {}, (step.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
             nonlocal trace
-            batch = next(calls.blocks)
+            batch = next(step.blocks)
             if trace is None:
                 trace = self.lifted.trace_of(spec)
             return trace(batch)
 
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
         fusion = fusion_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
-        calls = FusedCalls(self._name, make, fusion, self._fuse == "always", blocks=blocks)
-        self._newest_calls, self._newest_why_not_fused = calls, why_not_fused
-        return FusedStep(single, calls)
+        step = FusedStep(self._name, single, make, fusion, self._fuse == "always", blocks=blocks)
+        self._newest_step, self._newest_why_not_fused = step, why_not_fused
+        return step
 
     def note_why_not_fused(self, why_not_fused: str) -> None:
         """Notes for a report why an epoch that begins runs no step ahead."""
@@ -258,7 +259,7 @@ class Epoch:
             return step()
         with_results = self._call.reads_logs()
         # With results, steps are run one by one unless they are run in one call.
-        limit = 1 if with_results and not step.calls.is_next() else self._call.most_steps(self._begun)
+        limit = 1 if with_results and not step.is_next() else self._call.most_steps(self._begun)
         made, last, results = step.run_steps(limit, SECONDS_AT_ONCE, with_results)
         self._begun += made
         if results is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from statistics import median
 from time import perf_counter
 from types import MappingProxyType
@@ -20,10 +21,10 @@ from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
-from fastsup.steps.batches import ArrayBatches, ArrayBlocks, BatchCall, IteratorBlocks, as_arguments, why_not_stacked
+from fastsup.steps.batches import ArrayBatches, ArrayBlocks, BatchCall, IteratorBlocks, why_not_stacked
 from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
 
-__all__ = ["MOST_STEPS", "FusedCalls", "FusedStep", "Fusion", "MakesSteps", "fused_calls", "fused_step", "fusion_of"]
+__all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_of", "without_instance"]
 
 # Both ways take turns, in blocks of this many seconds, and at least one call.
 _BLOCK_SECS = 0.01
@@ -200,29 +201,31 @@ _FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl
 _Steps = tuple[int, Any, Any]
 
 
-class FusedCalls:
-    """Makes several steps of a function in one call, where it is known to be faster or has to be tried.
+class FusedStep:
+    """A step that a loop calls for one step, or asks for several by `run_steps`.
 
-    Steps are made one after the other until they have taken as long as the first one, which XLA has compiled, and a
-    second at least. Only then the loop of steps is compiled, and both ways are tried.
+    It makes several steps of a function in one call, where that is known to be faster or has to be tried. Steps are
+    made one after the other until they have taken as long as the first one, which XLA has compiled, and a second at
+    least. Only then the loop of steps is compiled, and both ways are tried.
 
     Args:
       name: what messages call the step.
+      single: makes one step, with the next batch of `blocks`.
       make: makes the function that makes several steps, of batches of the shape that `blocks` has now.
       fusion: what is known of the function.
-      is_forced: whether steps are made at once wherever they can be, without a trial.
+      is_forced: whether steps are fused wherever they can be, without a trial.
       args, kwargs: the arguments that come before a batch, and the keyword arguments.
       blocks: where batches come from, an `ArrayBlocks` or an `IteratorBlocks`; None for a step that takes no batch.
 
     Attributes:
       fusion: the argument.
       blocks: the argument. A program may set another source, whose batches have the same structure.
-      single: makes one step, with the next batch of `blocks`; needed if these are an `IteratorBlocks`.
     """
 
     def __init__(
         self,
         name: str,
+        single: Callable[[], Any],
         make: Callable[[], MakesSteps],
         fusion: Fusion,
         is_forced: bool,
@@ -231,18 +234,28 @@ class FusedCalls:
         blocks: Any = None,
     ) -> None:
         self._name = name
+        self._single = single
         self._make = make
         self.fusion: Fusion = fusion
         self._is_forced = is_forced
         self._args, self._kwargs = args, dict(kwargs)
         self.blocks: Any = blocks
-        self.single: Callable[[], Any] | None = None
         self._spec: Any = None
         self._shapes: Any = None
         # Steps that are made and not returned yet: their results have other shapes than those of the steps before.
         self._kept: list[_Steps] = []
+        # The error of a step: the loop counts the steps before it first.
+        self._error: BaseException | None = None
         # Steps that had to be made alone for the shape of their batches, since the last call that made several.
         self._odd = 0
+
+    def __repr__(self) -> str:
+        return f"<fused {self._name}>"
+
+    def __call__(self) -> Any:
+        """Makes one step."""
+        self._raise_kept()
+        return self._single()
 
     @property
     def trial(self) -> FusionTrial:
@@ -283,15 +296,21 @@ class FusedCalls:
     @property
     def has_more(self) -> bool:
         """True if the next call returns steps that are made already, or raises an error that has happened."""
-        return bool(self._kept) or (self.blocks is not None and self.blocks.raises_next)
+        is_error = self._error is not None and not isinstance(self._error, StopIteration)
+        return is_error or bool(self._kept) or (self.blocks is not None and self.blocks.raises_next)
 
     def begin_input(self, blocks: Any) -> None:
-        """Takes batches from another source from now on. As of `FusedStep`."""
+        """Takes batches from another source from now on, whose batches have the same structure.
+
+        Args:
+          blocks: the source. The end of the one before is forgotten.
+        """
         self.blocks = blocks
         self._kept = []
+        self._error = None
 
     def is_next(self) -> bool:
-        """Whether the next steps should be made at once."""
+        """Whether the next steps should be made in one call."""
         fusion = self.fusion
         if self._is_forced or self._kept:
             return True
@@ -299,59 +318,65 @@ class FusedCalls:
             return False
         return self._is_made or (fusion.first_secs is not None and fusion.spent >= self._secs_before)
 
-    def make_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
-        """Makes several steps in one call.
+    def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
+        """Makes at least one step.
 
         What it takes from an iterator, steps have used when it returns: those of a batch of another shape are made
         alone, after the others.
 
         Args:
           limit: the most steps to make.
-          seconds: how long they may take.
+          seconds: how long they may take; one step is made in any case.
           with_results: whether something takes the results of all steps.
 
         Returns:
           The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
-          result's structure: None for one step, or without `with_results`. None in place of all if no step was made:
-          the next one has to be made alone.
+          result's structure: None for one step, or without `with_results`.
 
         Raises:
-          RuntimeError: it has to be done, and can't be.
-          Exception: the error of the first step, which was made alone.
+          StopIteration: all batches were taken, or the step function has raised it.
+          RuntimeError: steps have to be fused, and can't be.
+          Exception: the error of the first of the steps.
         """
+        self._raise_kept()
         if self._kept:
             return self._kept.pop(0)
-        if limit < 2:
-            return None
-        if context.executing_eagerly():
-            return self._make_steps(limit, seconds, with_results)
-        with context.eager_mode():  # A loop of a session may have a graph as the default one.
-            return self._make_steps(limit, seconds, with_results)
+        if limit >= 2 and self.is_next():
+            # A loop of a session may have a graph as the default one.
+            with nullcontext() if context.executing_eagerly() else context.eager_mode():
+                made = self._run_fused(limit, seconds, with_results)
+            if made is not None:
+                return made
+        return self._run_singly(limit, seconds, with_results)
 
-    def most_alone(self, limit: int, seconds: float) -> int:
-        """How many steps to make one after the other before the way is chosen again.
+    def _raise_kept(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
-        Args:
-          limit, seconds: as for `make_steps`.
-        """
-        secs = self.fusion.seconds[SINGLE]
-        return 1 if not secs else max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs)))
-
-    def record_alone(self, steps: int, seconds: float) -> None:
-        """Takes the duration of steps that were made one after the other.
-
-        Args:
-          steps: their number, 1 at least.
-          seconds: how long they took.
-        """
-        fusion = self.fusion
+    def _run_singly(self, limit: int, seconds: float, with_results: bool) -> _Steps:
+        """Makes steps one after the other, as many as take about a millisecond: then the way is chosen again."""
+        fusion, single = self.fusion, self._single
+        made, result, secs = 0, None, fusion.seconds[SINGLE]
+        most = max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs))) if secs and not with_results else 1
+        started = perf_counter()
+        try:
+            for _ in range(most):
+                result = single()
+                made += 1
+        except BaseException as error:
+            if not made:
+                raise
+            self._error = error  # The loop counts the steps before it, and then asks for the next one.
+        taken = perf_counter() - started
         if fusion.first_secs is None:
-            fusion.first_secs = seconds
-            return
-        fusion.spent += seconds
-        fusion.seconds[SINGLE] = seconds / steps
+            fusion.first_secs = taken
+            return made, result, None
+        fusion.spent += taken
+        fusion.seconds[SINGLE] = taken / made
         if fusion.function is not None:
-            fusion.trial.record(SINGLE, steps, seconds)
+            fusion.trial.record(SINGLE, made, taken)
+        return made, result, None
 
     @property
     def _secs_before(self) -> float:
@@ -375,7 +400,8 @@ class FusedCalls:
     def _is_made(self) -> bool:
         return self._key in self.fusion.functions
 
-    def _make_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
+    def _run_fused(self, limit: int, seconds: float, with_results: bool) -> _Steps | None:
+        """Makes several steps in one call. None if no step was made: the next one has to be made alone."""
         fusion, blocks = self.fusion, self.blocks
         if fusion.why_never:
             raise self._refusal()
@@ -397,7 +423,7 @@ class FusedCalls:
                 raise self._refusal() from error
         if blocks is not None and blocks.owed:
             self._odd = 0 if parts else self._odd + 1
-            self._make_owed(parts)
+            self._run_owed(parts)
         elif parts:
             self._odd = 0
         return self._joined(parts, with_results)
@@ -462,12 +488,11 @@ class FusedCalls:
         fusion.trial.record(FUSED, steps, taken)
         return steps, result, results
 
-    def _make_owed(self, parts: list[_Steps]) -> None:
+    def _run_owed(self, parts: list[_Steps]) -> None:
         """Makes the steps of what was taken from an iterator, one after the other."""
-        assert self.single is not None
         try:
             while self.blocks.owed:
-                parts.append((1, self.single(), None))
+                parts.append((1, self._single(), None))
         except BaseException as error:
             if not parts:
                 raise
@@ -514,52 +539,6 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
     return step, ()
 
 
-def fused_calls(step: Any, fuse: str) -> FusedCalls | str:
-    """Makes the calls that make several steps of a function at once.
-
-    Args:
-      step: a `BoundStep`, a `BatchStep` or a function without arguments.
-      fuse: "auto", "always" or "never".
-
-    Returns:
-      The `FusedCalls`; or why several steps can't be made at once, as far as that is known before the first call.
-
-    Raises:
-      RuntimeError: with "always", they can't.
-    """
-    batches: Any = step.batches if isinstance(step, BatchCall) else None
-    args, kwargs = getattr(step, "args", ()), getattr(step, "kwargs", {})
-    function, instance = without_instance(getattr(step, "step", step))
-    function = function.original if isinstance(function, Function) else function
-    reason = 'fuse="never"' if fuse == "never" else _why_not(function, (instance, args, kwargs), batches)
-    if reason and fuse == "always":
-        raise RuntimeError(
-            f'{step!r} can\'t make several steps in one call: {reason}. fuse="auto" makes one after the other.'
-        )
-    if reason:
-        return reason
-    blocks: Any = None
-    spec: Any = None
-    if isinstance(batches, ArrayBatches):
-        blocks, spec = ArrayBlocks(batches), batches.full_batch_spec
-    elif batches is not None:
-        blocks, spec = IteratorBlocks(batches), batches.element_spec
-    name = f"{getattr(function, '__name__', 'step')}_fused"
-    arguments = (*instance, *args)
-
-    def make() -> FusedFunction:
-        batch = None if blocks is None else blocks.spec
-        return FusedFunction(function, arguments, kwargs, batch, name)
-
-    def single() -> Any:
-        return step.step(*args, *as_arguments(next(blocks)), **kwargs)
-
-    fusion = fusion_of(function, arguments, kwargs, spec)
-    calls = FusedCalls(repr(step), make, fusion, fuse == "always", arguments, kwargs, blocks)
-    calls.single = single
-    return calls
-
-
 def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     """Why several steps of a function can't be made in one call, as far as that is known before it is called."""
     if isinstance(function, concrete_function.ConcreteFunction):
@@ -579,115 +558,45 @@ def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     return why_not_stacked(batches.element_spec)
 
 
-class FusedStep:
-    """A step that a loop calls for one step, or asks for several by `run_steps`.
-
-    Args:
-      single: makes one step.
-      calls: makes several.
-
-    Attributes:
-      calls: the argument.
-    """
-
-    def __init__(self, single: Callable[[], Any], calls: FusedCalls) -> None:
-        self._single = single
-        self.calls: FusedCalls = calls
-        calls.single = single
-        self._error: BaseException | None = None
-
-    def __repr__(self) -> str:
-        return f"<fused {self._single!r}>"
-
-    def __call__(self) -> Any:
-        """Makes one step."""
-        self._raise_kept()
-        return self._single()
-
-    @property
-    def why_not_fused(self) -> str:
-        """Why steps aren't made at once now; an empty string if they are."""
-        return self.calls.why_not_fused
-
-    @property
-    def fused(self) -> bool:
-        """True if steps are made at once now, where no hook is due between them."""
-        return self.calls.fused
-
-    @property
-    def has_more(self) -> bool:
-        """True if the next call returns steps that are made already, or raises an error that has happened."""
-        is_error = self._error is not None and not isinstance(self._error, StopIteration)
-        return is_error or self.calls.has_more
-
-    def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
-        """Makes at least one step.
-
-        Args:
-          limit: the most steps to make.
-          seconds: how long they may take; one step is made in any case.
-          with_results: whether something takes the results of all steps.
-
-        Returns:
-          The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
-          result's structure: None for one step, or without `with_results`.
-
-        Raises:
-          StopIteration: all batches were taken, or the step function has raised it.
-          Exception: the error of the first of the steps.
-        """
-        self._raise_kept()
-        if self.calls.is_next():
-            made = self.calls.make_steps(limit, seconds, with_results)
-            if made is not None:
-                return made
-        return self._run_singly(self.calls.most_alone(1 if with_results else limit, seconds))
-
-    def begin_input(self, blocks: Any) -> None:
-        """Takes batches from another source from now on, whose batches have the same structure.
-
-        Args:
-          blocks: the source. The end of the one before is forgotten.
-        """
-        self.calls.begin_input(blocks)
-        self._error = None
-
-    def _raise_kept(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def _run_singly(self, limit: int) -> tuple[int, Any, None]:
-        made, result, single = 0, None, self._single
-        started = perf_counter()
-        try:
-            for _ in range(limit):
-                result = single()
-                made += 1
-        except BaseException as error:
-            if not made:
-                raise
-            self._error = error  # The loop counts the steps before it, and then asks for the next one.
-        self.calls.record_alone(made, perf_counter() - started)
-        return made, result, None
-
-
 def fused_step(step: Any, fuse: str) -> Any:
-    """Makes a step that can make several steps at once, if XLA compiles the step function.
+    """Makes a step that can make several steps in one call, if XLA compiles the step function.
 
     Args:
       step: a `BoundStep` or a `BatchStep`.
       fuse: "auto" or "always".
 
     Returns:
-      A `FusedStep`; or the step itself, if it can't make several steps at once.
+      A `FusedStep`; or the step itself, whose `why_not_fused` says why it can't make several steps in one call, as far
+      as that is known before the first call.
 
     Raises:
       RuntimeError: with "always", it can't.
     """
-    calls = fused_calls(step, fuse)
-    if isinstance(calls, str):
-        step.why_not_fused = calls
+    batches: Any = step.batches if isinstance(step, BatchCall) else None
+    args, kwargs = step.args, step.kwargs
+    function, instance = without_instance(step.step)
+    function = function.original if isinstance(function, Function) else function
+    reason = _why_not(function, (instance, args, kwargs), batches)
+    if reason and fuse == "always":
+        raise RuntimeError(
+            f'{step!r} can\'t make several steps in one call: {reason}. fuse="auto" makes one after the other.'
+        )
+    if reason:
+        step.why_not_fused = reason
         return step
-    single = step if calls.blocks is None else BatchCall(step.step, calls.blocks, step.args, step.kwargs)
-    return FusedStep(single, calls)
+    blocks: Any = None
+    spec: Any = None
+    if isinstance(batches, ArrayBatches):
+        blocks, spec = ArrayBlocks(batches), batches.full_batch_spec
+    elif batches is not None:
+        blocks, spec = IteratorBlocks(batches), batches.element_spec
+    name = f"{getattr(function, '__name__', 'step')}_fused"
+    arguments = (*instance, *args)
+
+    def make() -> FusedFunction:
+        batch = None if blocks is None else blocks.spec
+        return FusedFunction(function, arguments, kwargs, batch, name)
+
+    single = step if blocks is None else BatchCall(step.step, blocks, args, kwargs)
+    fusion = fusion_of(function, arguments, kwargs, spec)
+    return FusedStep(repr(step), single, make, fusion, fuse == "always", arguments, kwargs, blocks)

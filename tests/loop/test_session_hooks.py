@@ -222,7 +222,8 @@ def test_an_on_error_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ValueError, match="mine"):
         StepLoop(step, [Failing(), Told()]).run()
     assert told == ["mine"]
-    assert "on_error of the hook" in caplog.text and "Failing" in caplog.text
+    assert "on_error of the hook" in caplog.text
+    assert "Failing" in caplog.text
 
 
 def test_all_hooks_end() -> None:
