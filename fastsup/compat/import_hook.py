@@ -22,6 +22,7 @@ from fastsup.common.absent_names import absent_module_error
 from fastsup.compat.moved_names import has_moved_names, place_of
 
 __all__ = [
+    "KERAS_TRAINER",
     "AfterExecution",
     "Existing",
     "ImportHook",
@@ -88,6 +89,10 @@ _OVER_TENSORFLOW = frozenset(
 )  # fmt: skip
 
 
+#: Where Keras 3 has the methods of its models.
+KERAS_TRAINER = "keras.src.trainers.trainer"
+
+
 def is_interface(name: str) -> bool:
     """Whether a module is TensorFlow's public interface, or a copy of it."""
     return _INTERFACE.fullmatch(name) is not None
@@ -103,6 +108,8 @@ class ImportHook(MetaPathFinder):
         self._imported = imported
         # Whether `tensorflow` is TensorFlow 1's, and `tensorflow.estimator` too.
         self.tf1 = False
+        # Whether Keras's models are accelerated.
+        self.keras = False
         # The modules that are imported by names under which there is none without the hook.
         self._placed: dict[str, ModuleType] = {}
 
@@ -115,6 +122,8 @@ class ImportHook(MetaPathFinder):
         def elsewhere() -> ModuleSpec | None:
             return self._elsewhere(fullname, path, target)
 
+        if fullname == KERAS_TRAINER and self.keras:
+            return self._reported(elsewhere())
         if library in ("tensorflow", "tf_keras"):
             place = place_of(fullname, lambda: elsewhere() is not None, self._placed)
             if place:
@@ -122,10 +131,7 @@ class ImportHook(MetaPathFinder):
             if place is not None:
                 return self._made(fullname, ModuleType, is_package=True)
             if has_moved_names(fullname) or is_interface(fullname):
-                spec = elsewhere()
-                if spec is not None and spec.loader is not None:
-                    spec.loader = AfterExecution(spec.loader, self._imported)
-                return spec
+                return self._reported(elsewhere())
             if f"{fullname}.".startswith("tensorflow.contrib."):
                 return self._contrib(fullname)
             if fullname == "tensorflow.examples" and elsewhere() is None:
@@ -133,6 +139,12 @@ class ImportHook(MetaPathFinder):
         if library == "tensorflow_estimator" or (library == "tensorflow" and ".estimator" in fullname):
             return self._estimator(fullname)
         return self._over_tensorflow(fullname) if fullname in _OVER_TENSORFLOW else None
+
+    def _reported(self, spec: ModuleSpec | None) -> ModuleSpec | None:
+        """A specification whose module is reported once it is executed."""
+        if spec is not None and spec.loader is not None:
+            spec.loader = AfterExecution(spec.loader, self._imported)
+        return spec
 
     def _contrib(self, fullname: str) -> ModuleSpec | None:
         """A module of tensorflow.contrib. Refuses one that isn't there, and says where to go."""

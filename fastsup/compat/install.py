@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastsup.common.versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
-from fastsup.compat.import_hook import ImportHook, is_interface
+from fastsup.compat.import_hook import KERAS_TRAINER, ImportHook, is_interface
 from fastsup.core.checks import check_flag
 
 if TYPE_CHECKING:
@@ -25,17 +25,22 @@ _LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
 _current: Installation | None = None
 
 
-def install(*, tf1: bool = False) -> None:
+def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
     """Puts fastsup's classes where programs look for TensorFlow's, until `uninstall`.
 
     `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*` and what the program has
     imported from them then have fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
-    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call does nothing.
+    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds what it asks for.
 
     Args:
       tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behaviour of
         TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
         Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
+      functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted
+        as those of `fastsup.function`: once their calls have taken as long as lifting them takes. What can't be lifted
+        runs as ever. Functions that exist already stay as they are.
+      keras: True to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Models of
+        Keras 2, of other backends, and models that are compiled already stay as they are.
 
     Raises:
       ModuleNotFoundError: TensorFlow isn't installed. The message says which extra of fastsup brings it.
@@ -43,6 +48,8 @@ def install(*, tf1: bool = False) -> None:
       RuntimeError: `tf1` is True, and TensorFlow was imported before.
     """
     check_flag(tf1=tf1)
+    check_flag(functions=functions)
+    check_flag(keras=keras)
     if tf1 and not (_current is not None and _current.hook.tf1):
         if "tensorflow" in sys.modules:
             raise RuntimeError(
@@ -51,7 +58,11 @@ def install(*, tf1: bool = False) -> None:
             )
         install_at_import(tf1=True)
     installation = _begin()
-    if not installation.complete:
+    installation.functions |= functions
+    installation.hook.keras |= keras
+    if installation.complete:
+        installation.add_lifting()
+    else:
         try:
             # It tells the import hook, unless TensorFlow was imported before.
             from fastsup.runtime import tensorflow
@@ -62,10 +73,12 @@ def install(*, tf1: bool = False) -> None:
             raise
 
 
-def install_at_import(tf1: bool = False) -> None:
+def install_at_import(tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
     """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect."""
     installation = _begin()
     installation.hook.tf1 = tf1
+    installation.functions |= functions
+    installation.hook.keras |= keras
     if tf1 and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if "tensorflow" in sys.modules:
@@ -98,6 +111,8 @@ class Installation:
     def __init__(self) -> None:
         self.hook: ImportHook = ImportHook(self._imported)
         self.complete: bool = False
+        #: Whether `tf.function` is replaced.
+        self.functions: bool = False
         self._patcher: ModulePatcher
         self._moved: MovedNames
         self._tensorflow: Any
@@ -105,6 +120,9 @@ class Installation:
     def _imported(self, name: str) -> None:
         if name == "tensorflow":
             self.complete_in(sys.modules[name])
+        elif name == KERAS_TRAINER:
+            if self.complete:
+                self._accelerate_models()
         elif self.complete and is_interface(name):
             self._patch(name)
         elif self.complete:
@@ -131,12 +149,29 @@ class Installation:
 
             tensorflow.compat.v1.disable_v2_behavior()
             sys.modules["tensorflow"] = TF1Module(tensorflow)
+        self.add_lifting()
         _log(self._patcher, str(tensorflow.__version__))
         for owner, name, value in (*numpy_names(), *python_names()):
             self._patcher.add(owner, name, value)
         renamed = [theirs for theirs, _ in REPLACEMENTS if _has_lost_its_name(theirs)]
         for owner, name, value in own_globals(renamed):
             self._patcher.replace(owner, name, value)
+
+    def add_lifting(self) -> None:
+        """Replaces `tf.function` and Keras's `compile`, where that is asked for and isn't done."""
+        if self.functions and not self._patcher.lifts_functions:
+            from fastsup.compat.lifting import function
+
+            self._patcher.lift_functions(function)
+        if self.hook.keras and KERAS_TRAINER in sys.modules:
+            self._accelerate_models()
+
+    def _accelerate_models(self) -> None:
+        from fastsup.compat.lifting import compile_and_accelerate
+
+        trainer = sys.modules[KERAS_TRAINER].Trainer
+        if not any(entry.owner is trainer for entry in self._patcher.replaced):
+            self._patcher.replace(trainer, "compile", compile_and_accelerate(trainer.compile))
 
     def _patch(self, name: str) -> None:
         """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""

@@ -17,6 +17,7 @@ from tensorflow.python.training import (
 )
 
 from fastsup import train
+from fastsup.eager.function import tf_function
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook
 from fastsup.runtime.session import Session
 from fastsup.train.session import monitored_session as our_monitored_session
@@ -127,7 +128,9 @@ _LEFT_ALONE = tf_session.__name__
 _ABSENT = object()
 
 
-class _Replaced(NamedTuple):
+class Replaced(NamedTuple):
+    """A name of a module or a class that has another value."""
+
     owner: Any
     name: str
     before: Any
@@ -150,20 +153,24 @@ class ModulePatcher:
     """Replaces names of modules and classes, and restores them."""
 
     def __init__(self) -> None:
-        self._replaced: list[_Replaced] = []
+        self.replaced: list[Replaced] = []
+        self._ours = dict(_OURS)
+        self._theirs = {id(our): their for their, our in REPLACEMENTS}
+        #: Whether `tf.function` is replaced.
+        self.lifts_functions: bool = False
 
     def __len__(self) -> int:
-        return len(self._replaced)
+        return len(self.replaced)
 
     @property
     def names(self) -> list[str]:
         """The names with their modules, in alphabetical order."""
-        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self._replaced)
+        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self.replaced)
 
     @property
     def modules(self) -> list[str]:
         """The names of the modules that have such a name, in alphabetical order."""
-        return sorted({entry.owner.__name__ for entry in self._replaced})
+        return sorted({entry.owner.__name__ for entry in self.replaced})
 
     def patch_all(self) -> None:
         """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
@@ -173,12 +180,19 @@ class ModulePatcher:
     def patch(self, module: ModuleType) -> None:
         """Replaces them in one module."""
         for name, value in list(vars(module).items()):
-            if id(value) in _OURS:
-                self.replace(module, name, _OURS[id(value)])
+            if id(value) in self._ours:
+                self.replace(module, name, self._ours[id(value)])
+
+    def lift_functions(self, function: Any) -> None:
+        """Replaces `tf.function` in every module, except those of fastsup."""
+        self.lifts_functions = True
+        self._ours[id(tf_function)] = function
+        self._theirs[id(function)] = tf_function
+        self.patch_all()
 
     def replace(self, owner: Any, name: str, our: Any) -> None:
         """Gives a name of a module or a class another value."""
-        self._replaced.append(_Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
+        self.replaced.append(Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
         setattr(owner, name, our)
 
     def add(self, owner: Any, name: str, our: Any) -> None:
@@ -189,18 +203,17 @@ class ModulePatcher:
     def restore(self) -> list[str]:
         """Gives each name its former value. Returns the names that the program has replaced since."""
         kept = []
-        for owner, name, before, now in reversed(self._replaced):
+        for owner, name, before, now in reversed(self.replaced):
             if vars(owner).get(name) is not now:
                 kept.append(f"{owner.__name__}.{name}")
             elif before is _ABSENT:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        self._replaced.clear()
+        self.replaced.clear()
         # Modules of TensorFlow that were imported since have imported our classes.
-        theirs = {id(our): their for their, our in REPLACEMENTS}
         for module in _modules("tensorflow"):
             for name, value in list(vars(module).items()):
-                if id(value) in theirs:
-                    setattr(module, name, theirs[id(value)])
+                if id(value) in self._theirs:
+                    setattr(module, name, self._theirs[id(value)])
         return kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import sys
 from typing import Any
@@ -21,13 +22,19 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program of TensorFlow's session layer or of tf.estimator as it is",
-        usage="%(prog)s [--tf1] [-m] script [argument ...]",
+        usage="%(prog)s [--tf1] [--accelerate] [--functions] [--keras] [--report] [-m] script [argument ...]",
         allow_abbrev=False,
         description="Runs a script with fastsup in the place of TensorFlow's sessions, hooks and Supervisor, and with "
         "tf.estimator. Exits as the script does.",
     )
     parser.add_argument(
         "--tf1", action="store_true", help="the script is one of TensorFlow 1: tensorflow is tf.compat.v1"
+    )
+    parser.add_argument("--accelerate", action="store_true", help="--functions and --keras")
+    parser.add_argument("--functions", action="store_true", help="run tf.function as fastsup.function runs functions")
+    parser.add_argument("--keras", action="store_true", help="accelerate Keras models when they are compiled")
+    parser.add_argument(
+        "--report", action="store_true", help="at the end, say what became of functions and models, to stderr"
     )
     add_script(parser, "the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
@@ -39,7 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     if command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")
     # A module's package may import TensorFlow when the module is looked for.
-    install_at_import(arguments.tf1)
+    functions, keras = arguments.functions or arguments.accelerate, arguments.keras or arguments.accelerate
+    if arguments.report and not (functions or keras):
+        arguments.fail("--report is about functions and models: add --accelerate, --functions or --keras")
+    install_at_import(arguments.tf1, functions, keras)
+    if arguments.report:
+        atexit.register(_print_report)
     try:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except OSError as error:
@@ -59,3 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{sys.executable}: No module named {command[0]}", file=sys.stderr)
         return _NO_MODULE
     return run_script(script, command[1:])
+
+
+def _print_report() -> None:
+    if "tensorflow" not in sys.modules:
+        return  # The program hasn't come so far.
+    from fastsup.compat.lifting import report
+
+    print(f"\nfastsup: what became of the functions and Keras models\n{report()}", file=sys.stderr)

@@ -74,6 +74,9 @@ cdef class Box:
 cdef class CallCount:
     cdef object key
     cdef int64_t untold
+    cdef readonly int64_t lifted
+    cdef public int64_t by_tensorflow
+    cdef public str why_not
     cdef object __weakref__
 
 
@@ -81,7 +84,7 @@ cdef class LiftedCalls:
     cdef public object original
     cdef Route latest
     cdef readonly RouteTable _routes
-    cdef CallCount calls
+    cdef readonly CallCount calls
     # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
     cdef int64_t now
 

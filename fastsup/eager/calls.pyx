@@ -513,15 +513,22 @@ cdef class Box:
 cdef class CallCount:
     """Counts calls that haven't traced, until TensorFlow, which warns of too much retracing, is told of them.
 
+    It also counts, for a report, the calls of lifted graphs and those that TensorFlow has run.
+
     Args:
       key: what TensorFlow counts the calls by. None if it doesn't.
+
+    Attributes:
+      lifted, by_tensorflow: numbers of calls.
+      why_not: why TensorFlow has run calls that might have been lifted; an empty string if there is no reason.
     """
 
     def __init__(self, key):
         self.key = key
+        self.why_not = ""
 
     def add(self):
-        """Counts one call."""
+        """Counts one call by TensorFlow that hasn't traced."""
         self.untold += 1
 
     def tell(self):
@@ -555,8 +562,8 @@ cdef class LiftedCalls:
 
     A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
     may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
-    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for which was past the limit, if there
-    is another one that wasn't called since then.
+    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace that has been called
+    often enough, if there is room or another one wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
@@ -600,6 +607,7 @@ cdef class LiftedCalls:
         try:
             result = step.run(inputs)
             self.calls.untold += 1
+            self.calls.lifted += 1
             return result
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
@@ -607,16 +615,23 @@ cdef class LiftedCalls:
             step.running -= holds_boxes
 
     cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
-        """A call that TensorFlow runs. Counts it, if its trace may be lifted later."""
-        if route.entry is not None:
-            self.now += 1
-            if route.calls == 0:
-                route.since = self.now
-            route.calls += 1
-            if route.calls == CALLS_UNTIL_LOOK:
-                route.calls = 0
-                self._lift_late(route.entry, route.since)
-        return self.original(*args, **kwargs)
+        """A call that TensorFlow runs. Counts it, if its trace may be lifted later, and then lifts it if it is due."""
+        cdef double started
+        entry = route.entry
+        self.calls.by_tensorflow += 1
+        if entry is None:
+            return self.original(*args, **kwargs)
+        self.now += 1
+        if route.calls == 0:
+            route.since = self.now
+        route.calls += 1
+        started = perf_counter()
+        result = self.original(*args, **kwargs)
+        entry.spent += min(perf_counter() - started, entry.most_saved)
+        if route.calls >= CALLS_UNTIL_LOOK if entry.lift_secs is None else entry.spent >= entry.lift_secs:
+            route.calls = 0
+            self._lift_late(entry, route.since)
+        return result
 
     def _call_elsewhere(self, args, kwargs):
         """A call where no lifted graph may run: TensorFlow's own.
@@ -627,6 +642,7 @@ cdef class LiftedCalls:
             return self(*args, **kwargs)
         if self.calls.untold:
             self.calls.tell()
+        self.calls.by_tensorflow += 1
         return self.original(*args, **kwargs)
 
     def _may_be_lifted_now(self):

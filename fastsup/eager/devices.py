@@ -310,7 +310,7 @@ def _called_on(scope: str) -> str:
     """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
     device = _devices_of_calls.get(scope)
     if device is None:
-        device = polymorphic_function.function(lambda: constant_op.constant(0.0))().device
+        device = polymorphic_function.Function(lambda: constant_op.constant(0.0), "device_of_calls")().device
         _devices_of_calls[scope] = device
     return device
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, overload
 
-from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
@@ -34,16 +33,20 @@ from fastsup.eager.devices import (
     why_not_held,
 )
 from fastsup.eager.function_notes import FunctionNote, note_function
-from fastsup.eager.lift import LiftedGraph, LiftLimit, NotLiftable
+from fastsup.eager.lift import LiftedGraph, LiftLimit, NotLiftable, keeps_random_sequences, secs_to_lift
 from fastsup.eager.patterns import CallPattern
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.operations import PLAIN_CALLS
 from fastsup.runtime.own_frames import OwnFrames
 
-__all__ = ["FALLBACKS", "Function", "executor_of", "function"]
+__all__ = ["FALLBACKS", "Function", "executor_of", "function", "lifted_function", "tf_function"]
 
 FALLBACKS = ("warn", "raise", "silent")
+#: TensorFlow's own `tf.function`, whatever stands under its name now.
+tf_function: Callable[..., Any] = polymorphic_function.function
+# The most seconds that lifting saves of a call, as far as it counts for what lifting has to earn first.
+_MOST_SAVED_SECS = 1e-4
 _OPAQUE = (dtypes.resource, dtypes.variant)
 
 
@@ -57,8 +60,12 @@ class _Entry:
 
     Attributes:
       step: the lifted step.
-      may_be_lifted: whether it isn't lifted for want of room alone.
+      may_be_lifted: whether it isn't lifted only for want of room, or because it hasn't earned that yet.
+      lift_secs: the seconds that lifting takes, which it has to earn first; None if it is only for want of room.
+      spent: the seconds of its calls by TensorFlow, of each at most `most_saved`.
     """
+
+    most_saved = _MOST_SAVED_SECS
 
     def __init__(
         self,
@@ -71,6 +78,8 @@ class _Entry:
         self.variables = variables
         self.step: LiftedStep | None = None
         self.may_be_lifted = False
+        self.lift_secs: float | None = None
+        self.spent = 0.0
 
 
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
@@ -83,18 +92,20 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
       original: a `tf.function` or a ConcreteFunction.
       executor: the executor mode.
       fallback: what is done if it can't be lifted: "warn", "raise" or "silent".
+      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it.
     """
 
     #: For AutoGraph, which calls functions that have it as they are.
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
+    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> None:
         # This looks whether the object has certain attributes, and an original may have them.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
         super().__init__(original, self._tracer.calls)
         self._executor = executor
         self._fallback = fallback
+        self._earns = earns
         self._lifting = threading.RLock()
         # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
@@ -114,7 +125,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies, deep copies and pickles, which do what they do of the `tf.function`."""
-        return type(self), (self.original, self._executor, self._fallback)
+        return type(self), (self.original, self._executor, self._fallback, self._earns)
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         raise NotImplementedError
@@ -147,7 +158,15 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
         if there is no reason.
         """
-        return self._why_not or ("" if self._entries else self._why_elsewhere)
+        if self._why_not or not self._entries:
+            return self._why_not or self._why_elsewhere
+        entry = list(self._entries.values())[-1]
+        if entry.step is not None or entry.lift_secs is None:
+            return ""
+        return (
+            f"its calls have taken {1e3 * entry.spent:,.1f} ms. It is lifted once they have taken "
+            f"{1e3 * entry.lift_secs:,.1f} ms, as long as lifting it takes"
+        )
 
     @property
     def executor(self) -> str:
@@ -237,6 +256,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         step = entry.step
         if step is None:
             self._make_route(entry, [], args, kwargs)
+            self._tracer.calls.by_tensorflow += 1
             result = concrete._call_flat(inputs, concrete.captured_inputs)
             self._tracer.told(is_new)
             return result
@@ -252,6 +272,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
         self._tracer.calls.tell()
+        self._tracer.calls.by_tensorflow += 1
         with OwnFrames():
             result = self.original(*args, **kwargs)
         self._say(reason)
@@ -299,6 +320,9 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 why_full = self._limit.why_full(concrete, len(self._steps()))
                 if why_full:
                     self._say(why_full)
+                    entry.may_be_lifted = True
+                elif self._earns and not keeps_random_sequences(concrete):
+                    entry.lift_secs = secs_to_lift(concrete)
                     entry.may_be_lifted = True
                 else:
                     entry.step = self._lift(entry)
@@ -364,7 +388,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     def _say(self, reason: str) -> None:
         is_new = not self._why_not
-        self._why_not = reason
+        self._why_not = self._tracer.calls.why_not = reason
         if is_new:
             note_function(FunctionNote(self.__name__, why_not_lifted=reason))
         text = f"{self.__name__} isn't lifted: {reason}."
@@ -385,8 +409,8 @@ class LiftedFunction(Function):
     _shared_rendezvous = _of_original("_shared_rendezvous")
     _omit_frequent_tracing_warning = _of_original("_omit_frequent_tracing_warning")
 
-    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
-        super().__init__(original, executor, fallback)
+    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> None:
+        super().__init__(original, executor, fallback, earns)
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         # A functools.partial and an object that can be called have no name.
         functools.update_wrapper(self, original.python_function, updated=())
@@ -403,12 +427,12 @@ class LiftedFunction(Function):
         with self._lifting:
             method = self._bound.get(instance)
             if method is None or method.original is not bound:
-                method = self._bound[instance] = LiftedFunction(bound, self._executor, self._fallback)
+                method = self._bound[instance] = LiftedFunction(bound, self._executor, self._fallback, self._earns)
             return method
 
     def _clone(self, python_function: Any) -> LiftedFunction:
         """TensorFlow's way to wrap a function's Python function, for a strategy."""
-        return LiftedFunction(self.original._clone(python_function), self._executor, self._fallback)
+        return LiftedFunction(self.original._clone(python_function), self._executor, self._fallback, self._earns)
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         return FunctionTracer(original)
@@ -513,9 +537,20 @@ def function(
                     f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
                     "to tf.function."
                 )
-        kind = LiftedConcreteFunction if isinstance(func, concrete_function.ConcreteFunction) else LiftedFunction
-        return kind(func, executor, fallback)
-    return LiftedFunction(def_function.function(func, **arguments), executor, fallback)
+        return lifted_function(func, executor, fallback)
+    return LiftedFunction(tf_function(func, **arguments), executor, fallback)
+
+
+def lifted_function(original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> Function:
+    """Makes a `Function` of one of TensorFlow's.
+
+    Args:
+      original: a `tf.function` or a ConcreteFunction.
+      executor, fallback: as for `function`.
+      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it.
+    """
+    kind = LiftedConcreteFunction if isinstance(original, concrete_function.ConcreteFunction) else LiftedFunction
+    return kind(original, executor, fallback, earns)
 
 
 # An operation of which the runtime doesn't say in which function it was.

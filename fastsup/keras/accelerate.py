@@ -26,7 +26,7 @@ from fastsup.keras.step_functions import (
 )
 from fastsup.runtime.executor import check_executor
 
-__all__ = ["Acceleration", "accelerate", "acceleration_of"]
+__all__ = ["Acceleration", "accelerate", "accelerate_model", "acceleration_of"]
 
 # TensorFlow's own outside of the scope of any other. (`get_strategy` returns the strategy of the scope.)
 _NO_STRATEGY = type(distribute_lib._get_default_strategy())
@@ -76,10 +76,12 @@ class Acceleration:
       executor: the executor mode.
       fallback: what is done where a function can't be lifted.
       fuse: whether steps are made ahead, as for `accelerate`.
+      earns: whether functions are lifted only once that has been earned, as for `lifted_function`.
     """
 
-    def __init__(self, model: Any, executor: str, fallback: str, fuse: str) -> None:
+    def __init__(self, model: Any, executor: str, fallback: str, fuse: str, earns: bool) -> None:
         self._model = weakref.ref(model)
+        self._earns = earns
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
@@ -128,7 +130,7 @@ class Acceleration:
                 original,
                 model.steps_per_execution,
                 f"{model.name}.{kind}_function",
-                {"executor": self.executor, "fallback": self.fallback},
+                {"executor": self.executor, "fallback": self.fallback, "earns": self._earns},
                 True if model.jit_compile is True and not _is_distributed(model) else None,
             )
         except NotAccelerated as reason:
@@ -216,10 +218,22 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
             f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
             "KERAS_BACKEND=tensorflow before Keras is imported."
         )
-    acceleration = Acceleration(model, executor, fallback, fuse)
+    accelerate_model(model, executor, fallback, fuse)
+    return model
+
+
+def accelerate_model(
+    model: Any, executor: str = "auto", fallback: str = "warn", fuse: str = "auto", earns: bool = False
+) -> None:
+    """As `accelerate`, for arguments that are checked.
+
+    Args:
+      model, executor, fallback, fuse: as for `accelerate`.
+      earns: whether functions are lifted only once that has been earned, as for `lifted_function`.
+    """
+    acceleration = Acceleration(model, executor, fallback, fuse, earns)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
     acceleration.install()
-    return model
 
 
 def acceleration_of(model: Any) -> Acceleration | None:

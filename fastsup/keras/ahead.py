@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from fastsup.common.results import each_result
 from fastsup.core.stepper import SECONDS_AT_ONCE
+from fastsup.eager.function import tf_function
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused import MOST_STEPS, FusedStep, fusion_of
@@ -155,7 +156,7 @@ class StepsAhead:
             function, traced_as = on_data.original, step.blocks.spec if takes_batch else spec
             if self.kind == "predict":
                 # The outputs have as many rows as the batch. Keras's function would forget that after other batches.
-                function = tf.function(function.python_function, jit_compile=True)
+                function = tf_function(function.python_function, jit_compile=True)
                 traced_as = step.blocks.spec
             return FusedFunction(function, (), {}, (step.blocks.spec,), self._name, (traced_as,))
 

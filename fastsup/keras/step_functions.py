@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fastsup.eager.function import Function
-from fastsup.eager.function import function as lift
+from fastsup.eager.function import Function, lifted_function, tf_function
 from fastsup.steps.batches import next_element
 
 __all__ = ["LiftedPredictFunction", "LiftedStepFunction", "NotAccelerated", "lift_step_function"]
@@ -30,7 +29,7 @@ class LiftedStepFunction:
       on_data: Keras's function of one batch.
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
-      options: arguments of `fastsup.function`.
+      options: arguments of `lifted_function`.
       jit_compile: True if XLA compiles Keras's function of one batch, which is all that `on_data` calls.
       takes_batch: whether Keras's function takes the batch of a single step itself, and calls `on_data` with it, as
         since Keras 3.16: it is then traced with the shapes of batches.
@@ -116,7 +115,7 @@ class LiftedPredictFunction:
     Args:
       original: Keras's `tf.function` of a list of one batch.
       name: what messages call it.
-      options: arguments of `fastsup.function`.
+      options: arguments of `lifted_function`.
       jit_compile: True if Keras has XLA compile the step.
     """
 
@@ -149,7 +148,7 @@ def lift_step_function(
       original: the function.
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
-      options: arguments of `fastsup.function`.
+      options: arguments of `lifted_function`.
       jit_compile: True if Keras has XLA compile it.
 
     Returns:
@@ -175,7 +174,7 @@ def lift_step_function(
 
 
 def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:
-    lifted: Function = lift(function, **options)
+    lifted = lifted_function(function, **options)
     lifted.__name__ = name
     return lifted
 
@@ -196,7 +195,7 @@ def _nothing_of(spec: Any) -> Any:
 def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Any:
     """The function as a `tf.function`, made as Keras makes its own."""
     unconverted = tf.autograph.experimental.do_not_convert(function)
-    traced = tf.function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
+    traced = tf_function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
     # TensorFlow's warning of many traces names Keras's function, which this one calls while it is traced.
     traced._omit_frequent_tracing_warning = True
     return traced

@@ -149,7 +149,7 @@ def _print_functions() -> None:
     import tensorflow as tf
 
     from fastsup.eager import bridge
-    from fastsup.eager.function import function
+    from fastsup.eager.function import function, tf_function
     from fastsup.loop import StepLoop
     from fastsup.steps.bind import bind
 
@@ -160,7 +160,7 @@ def _print_functions() -> None:
     names = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
     print(f"devices: {', '.join(names)}. fastsup.function and fastsup.keras run operations where TensorFlow would.")
     weights = tf.Variable(tf.zeros([10]))
-    original = tf.function(lambda: weights.assign_add([0.1] * 10))
+    original = tf_function(lambda: weights.assign_add([0.1] * 10))
     lifted = function(original, fallback="silent")
     medians = []
     for step in (original, lifted):

@@ -40,11 +40,12 @@ def tensorflow_call_ns() -> float:
         import fastsup
         from fastsup.common.interpreter_end import completed_before_exit
         from fastsup.core.probe import nothing_recorded
+        from fastsup.eager.function import tf_function
         from fastsup.eager.function_notes import no_notes
 
         with completed_before_exit, nothing_recorded(), no_notes():
             one = tf.constant(1.0)
-            plain = tf.function(lambda value: value + one)
+            plain = tf_function(lambda value: value + one)
             lifted = fastsup.function(plain, executor="inline", fallback="silent")
             spared = _median_ns(plain, one) - _median_ns(lifted, one)
             _measured.append(max(spared, 0.0) if lifted.lifted else 0.0)

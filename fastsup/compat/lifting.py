@@ -1,0 +1,153 @@
+"""`install(functions=True, keras=True)`: a `tf.function` that is lifted, and Keras models accelerated when compiled.
+
+Lifting is earned: TensorFlow runs the calls of a function until they have taken as long as lifting it takes. So a
+program of many functions that are called a few times is as fast as without fastsup. What can't be lifted runs as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+
+from fastsup.eager.calls import CallCount
+from fastsup.eager.function import lifted_function, tf_function
+
+__all__ = ["LiftingReport", "LiftingRow", "compile_and_accelerate", "function", "report"]
+
+_NOT_EARNED = "its calls haven't taken as long as lifting it would"
+
+_MOST_ROWS = 1000
+# The counts of the functions that `function` has made, by the name and the place of the Python function.
+_counts: dict[tuple[str, str], CallCount] = {}
+# How many models were accelerated.
+_models = 0
+
+
+@functools.wraps(tf_function)
+def function(func: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """As `tf.function`. The function that it makes is lifted once that has been earned."""
+    made = tf_function(func, *args, **kwargs)
+    if isinstance(made, polymorphic_function.Function):
+        return _lifted(made)
+
+    @functools.wraps(made)
+    def decorator(inner: Callable[..., Any]) -> Any:
+        return _lifted(made(inner))
+
+    return decorator
+
+
+def _lifted(made: Any) -> Any:
+    lifted = lifted_function(made, fallback="silent", earns=True)
+    if len(_counts) < _MOST_ROWS:
+        _counts.setdefault(_place_of(made), lifted.calls)
+    return lifted
+
+
+def _place_of(made: Any) -> tuple[str, str]:
+    """The name of a function, and the file and line of its code."""
+    code = made._key_for_call_stats
+    if isinstance(code, types.CodeType):
+        return getattr(code, "co_qualname", code.co_name), f"{code.co_filename}:{code.co_firstlineno}"
+    return str(made.name), ""
+
+
+def compile_and_accelerate(compile_model: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras's `compile`, which then accelerates the model.
+
+    Args:
+      compile_model: Keras's method.
+
+    Returns:
+      The method that takes its place.
+    """
+
+    @functools.wraps(compile_model)
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = compile_model(self, *args, **kwargs)
+        _accelerate(self)
+        return result
+
+    return compile
+
+
+def _accelerate(model: Any) -> None:
+    global _models
+    import keras
+
+    from fastsup.keras.accelerate import accelerate_model, acceleration_of
+
+    if keras.backend.backend() != "tensorflow" or not isinstance(model, keras.Model):
+        return
+    if acceleration_of(model) is None:
+        accelerate_model(model, fallback="silent", earns=True)
+        _models += 1
+
+
+class LiftingRow(NamedTuple):
+    """What became of one function.
+
+    Attributes:
+      name: the qualified name of the Python function.
+      place: its file and line.
+      lifted: number of calls that a lifted graph has run.
+      by_tensorflow: number of calls that TensorFlow has run.
+      why_not_lifted: why it has run them; an empty string if it was called by traces only, or lifted since.
+    """
+
+    name: str
+    place: str
+    lifted: int
+    by_tensorflow: int
+    why_not_lifted: str
+
+
+class LiftingReport(NamedTuple):
+    """What became of the functions and models of a program.
+
+    Attributes:
+      rows: a `LiftingRow` for each function that was called, the one with the most calls first.
+      models: number of Keras models that were accelerated.
+      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function.
+    """
+
+    rows: tuple[LiftingRow, ...]
+    models: int
+    saved_secs: float
+
+    def __str__(self) -> str:
+        lines = []
+        names = [f"{row.name} ({os.path.basename(row.place)})" for row in self.rows]
+        width = max(map(len, names), default=0)
+        if names:
+            lines.append(f"{'function':{width}}  lifted calls  TensorFlow's")
+        for name, row in zip(names, self.rows, strict=True):
+            line = f"{name:{width}}  {row.lifted:>12,}  {row.by_tensorflow:>12,}  {row.why_not_lifted}"
+            lines.append(line.rstrip())
+        lines.append(f"Keras models accelerated: {self.models:,}")
+        lines.append(f"Saved by lifted calls, about: {self.saved_secs:,.2f} s")
+        return "\n".join(lines)
+
+
+def report() -> LiftingReport:
+    """What became of the functions and models since `install`."""
+    rows = []
+    for (name, place), counted in list(_counts.items()):
+        if not counted.lifted and not counted.by_tensorflow:
+            continue
+        why_not = "" if counted.lifted else counted.why_not or _NOT_EARNED
+        rows.append(LiftingRow(name, place, counted.lifted, counted.by_tensorflow, why_not))
+    rows.sort(key=lambda row: row.lifted + row.by_tensorflow, reverse=True)
+    calls = sum(row.lifted for row in rows)
+    return LiftingReport(tuple(rows), _models, calls * _saved_of_a_call() if calls else 0.0)
+
+
+def _saved_of_a_call() -> float:
+    from fastsup.profile.profiler import tensorflow_call_ns
+
+    return 1e-9 * tensorflow_call_ns()
