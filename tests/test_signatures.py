@@ -76,6 +76,7 @@ ADDED: dict[str, dict[str, str]] = {
         "progress": PROGRESS,
         "recovery_wait_secs": WAIT,
         "restore": RESTORE,
+        "handle_signals": SIGNALS,
     },
     "Supervisor": {
         "executor": EXECUTOR,

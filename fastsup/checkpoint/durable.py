@@ -1,10 +1,10 @@
-"""How a checkpoint becomes durable, in one order for all savers.
+"""How a checkpoint becomes durable, in one order for all savers: `save_durably` and `save_by_manager` call both parts.
 
-First a directory's first save is marked, and a checkpoint of the same step gets a second name. Then the files of the
-checkpoint are written, and flushed to the disk with their names in the directory. Then the state file names it: written
-under another name, flushed, renamed, and the directory flushed again. Only then are old checkpoints deleted, the second
-name, and the mark. So whenever the machine stops, the state file names a checkpoint that is whole. A save that fails
-deletes its own files.
+`durable_save` wraps a save. Before it, a directory's first save is marked, and a checkpoint of the same step gets a
+second name. Then the saver writes the files of the checkpoint. `name_durably` flushes them to the disk with their names
+in the directory, and has the state file name the checkpoint: written under another name, flushed, renamed, and the
+directory flushed again. Only then the saver deletes old checkpoints, and `durable_save` the second name and the mark.
+So whenever the machine stops, the state file names a checkpoint that is whole. A save that fails deletes its own files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from google.protobuf import text_format
@@ -54,6 +54,9 @@ __all__ = [
     "keep_durable",
     "keeping_the_overwritten",
     "marking_the_first",
+    "name_by_saver",
+    "name_durably",
+    "save_by_manager",
     "save_durably",
     "saving",
     "write_state",
@@ -231,6 +234,45 @@ def durable_save(path: str | None, directory: str, other_state_file: bool = Fals
         yield
 
 
+def name_durably(newest: str | bytes, state: str, write: Callable[[], object]) -> bool:
+    """Flushes a checkpoint, and has it named in a state file. Older checkpoints may be deleted then.
+
+    Warns of another process that has written the state file since this one.
+
+    Args:
+      newest: path of the checkpoint, whose files are written.
+      state: path of the state file.
+      write: function that writes the state file, durably.
+
+    Returns:
+      False if the checkpoint is local and its files aren't there.
+
+    Raises:
+      tf.errors.OpError: the files can't be flushed.
+      Exception: the error of `write`.
+    """
+    is_there = _flush(newest)
+    with _writing_state(state):
+        write()
+    return is_there
+
+
+@contextlib.contextmanager
+def _writing_state(path: str) -> Iterator[None]:
+    """Wraps what writes a state file."""
+    warn_of_other_writer(path)
+    yield
+    sign(path)
+
+
+def _flush(path: str | bytes) -> bool:
+    """Flushes the local files of a path. Returns False if there are none."""
+    if not is_local(path):
+        return True
+    with tensorflow_errors("flushed to the disk"):
+        return fsync_checkpoint(path)
+
+
 def _discard_unfinished(path: str) -> None:
     """Deletes the files of a checkpoint that isn't complete. They would take the room that the next save needs."""
     if not is_local(path) or not os.path.isdir(os.path.dirname(path) or "."):
@@ -258,8 +300,6 @@ def write_state(
     name: str = "checkpoint",
 ) -> None:
     """Writes the state file of a directory, durably. Its content is TensorFlow's.
-
-    Warns of another process that has written it since this one.
 
     Args:
       directory: the directory.
@@ -290,9 +330,7 @@ def write_state(
         raise RuntimeError(
             f"Save path '{newest}' conflicts with path used for checkpoint state.  Please use a different save path."
         )
-    warn_of_other_writer(path)
     write_whole(path, text_format.MessageToString(state))
-    sign(path)
 
 
 def is_plain_saver(saver: Any) -> bool:
@@ -325,15 +363,16 @@ def save_durably(
       Exception: as `saving`.
     """
     directory = os.path.dirname(os.fsdecode(path))
+    state = os.path.join(directory, state_file or STATE_FILE)
     number = _number_of(session, step)
     with durable_save(checkpoint_name(saver, path, number), directory, other_state_file=state_file is not None):
         if not is_plain_saver(saver) or saver._is_empty:
+            # It names the checkpoint, and deletes others, in its own order.
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}
-            state = os.path.join(directory, state_file or STATE_FILE)
-            with _program_writes_state(state):
+            with _writing_state(state):
                 written = saver.save(session, path, global_step=step, **given)
-            if isinstance(written, (str, bytes)) and is_local(written):
+            if isinstance(written, (str, bytes)):
                 _flush(written)
                 _flush(state)
             return written
@@ -341,7 +380,7 @@ def save_durably(
         if write_meta_graph is not False:
             with session.graph.as_default():
                 saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
-        if is_local(written) and not _flush(written):
+        if not name_by_saver(saver, written, directory, state_file or STATE_FILE):
             logging.warning(
                 "%s was saved, but isn't there in this process's file system: another task, such as a parameter "
                 "server, has written it to a directory of the same name that isn't shared. A restart won't find it. "
@@ -349,12 +388,28 @@ def save_durably(
                 written,
                 directory,
             )
-        saver._RecordLastCheckpoint(written)
-        relative = saver._save_relative_paths
-        write_state(directory, written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
         with deprecation.silence():  # TensorFlow's saver calls a deprecated function.
             saver._MaybeDeleteOldCheckpoints()
         return written
+
+
+def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE_FILE, is_new: bool = True) -> bool:
+    """Has a Saver's state file name a checkpoint as the newest one. Returns what `name_durably` returns.
+
+    Args:
+      saver: the `tf.compat.v1.train.Saver`.
+      path: path of the checkpoint, with the step.
+      directory: directory of the state file.
+      state_file: name of the state file.
+      is_new: False for a checkpoint that was already the Saver's newest.
+    """
+
+    def write() -> None:
+        if is_new:
+            saver._RecordLastCheckpoint(path)
+        write_state(directory, path, saver.last_checkpoints, saver._save_relative_paths, name=state_file)
+
+    return name_durably(path, os.path.join(directory, state_file), write)
 
 
 def _number_of(session: Any, step: Any) -> Any:
@@ -372,18 +427,29 @@ def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
     return f"{name}-{int(step):0{8 if getattr(saver, '_pad_step_number', False) else 0}d}"
 
 
-@contextlib.contextmanager
-def _program_writes_state(path: str) -> Iterator[None]:
-    """Wraps what writes a state file in the program's own way."""
-    warn_of_other_writer(path)
-    yield
-    sign(path)
+def save_by_manager(manager: Any, step: int, **options: Any) -> contextlib.ExitStack:
+    """Saves a checkpoint with a `tf.train.CheckpointManager` that `keep_durable` has prepared.
 
+    Args:
+      manager: the manager.
+      step: the number of the checkpoint.
+      **options: more arguments for the manager's `save`.
 
-def _flush(path: str | bytes) -> bool:
-    """Flushes a checkpoint. Returns whether its files are there."""
-    with tensorflow_errors("flushed to the disk"):
-        return fsync_checkpoint(path)
+    Returns:
+      The rest of the save, to be closed when the files are written: a thread may still write them.
+
+    Raises:
+      Exception: as `saving`.
+    """
+    directory = manager.directory
+    if is_local(directory):
+        # The manager would make the directory too late for the mark.
+        with saving(None), contextlib.suppress(FileExistsError):
+            os.makedirs(directory)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(durable_save(f"{manager._prefix}-{step}", directory))
+        manager.save(checkpoint_number=step, **options)
+        return stack.pop_all()
 
 
 def keep_durable(manager: Any) -> None:
@@ -410,21 +476,20 @@ class _StateWriter:
 
     def __call__(self) -> None:
         manager = self._manager
-        newest = manager.latest_checkpoint
-        if is_local(newest):
-            _flush(newest)
-        if self._own is not None:
-            state = os.path.join(manager.directory, STATE_FILE)
-            with _program_writes_state(state):
+        state = os.path.join(manager.directory, STATE_FILE)
+
+        def write() -> None:
+            if self._own is not None:
                 self._own()
-            if is_local(state):
                 _flush(state)
-            return
-        write_state(
-            manager.directory,
-            newest,
-            manager._maybe_delete.keys(),
-            relative=True,
-            timestamps=manager._maybe_delete.values(),
-            last_preserved=manager._last_preserved_timestamp,
-        )
+                return
+            write_state(
+                manager.directory,
+                manager.latest_checkpoint,
+                manager._maybe_delete.keys(),
+                relative=True,
+                timestamps=manager._maybe_delete.values(),
+                last_preserved=manager._last_preserved_timestamp,
+            )
+
+        name_durably(manager.latest_checkpoint, state, write)

@@ -17,7 +17,7 @@ from tensorflow.python.framework import dtypes
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.checkpoint.durable import checkpoint_name, is_plain_saver, save_durably, saving, write_state
+from fastsup.checkpoint.durable import checkpoint_name, is_plain_saver, name_by_saver, save_durably, saving
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
@@ -75,11 +75,9 @@ def reuse_unchanged_checkpoint(
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
-    if saver.last_checkpoints[-1] != path:
-        # The program has gone back to an older one: it is the newest from now on, as after a save.
-        saver._RecordLastCheckpoint(path)
-    # The state file may be lost, or name another checkpoint that is damaged.
-    write_state(os.path.dirname(save_path), path, saver.last_checkpoints, saver._save_relative_paths)
+    # The state file may be lost, or name another checkpoint that is damaged; or the program has gone back to an older
+    # one, which is the newest from now on, as after a save.
+    name_by_saver(saver, path, os.path.dirname(save_path), is_new=saver.last_checkpoints[-1] != path)
     return path
 
 

@@ -22,7 +22,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.peer_liveness import any_answers
+from fastsup.cluster.peer_liveness import PeerLiveness
 from fastsup.common.file_system import exists, list_names, write_whole
 
 __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
@@ -31,8 +31,6 @@ __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task
 STALE_SECS = 600.0
 # Seconds that a parameter server goes on serving once the chief has ended and no worker that trains answers.
 WORKER_GRACE_SECS = 600.0
-# How often it asks whether one answers in that time.
-_ASKED_PER_GRACE = 10
 # Seconds between two looks of a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
 
@@ -111,10 +109,8 @@ class JobCompletionWatcher:
         # False until the directory could be listed: until then every file may be from before.
         self._knows_old_files = False
         self._look_at_old_files()
-        # When a parameter server was last known to be needed: None while the chief trains.
-        self._needed_at: float | None = None
-        # When to ask the workers again.
-        self._next_question = 0.0
+        # The workers that may still need a parameter server.
+        self._workers = PeerLiveness([], WORKER_GRACE_SECS)
 
     def _look_at_old_files(self) -> None:
         """Learns which files are from before this watcher, and what they say, as far as that could not be read yet."""
@@ -201,7 +197,7 @@ class JobCompletionWatcher:
           workers: HOST:PORT of each worker in the cluster by its index, the chief excluded.
         """
         if not self.chief_has_ended():
-            self._needed_at = None
+            self._workers.record_alive()
             return False
         there = self._list() or set()
 
@@ -209,13 +205,5 @@ class JobCompletionWatcher:
             name = f"worker-{index}.json"
             return name in there and self._counts(name)
 
-        if all(map(has_ended, workers)):
-            return True
-        now = time.monotonic()
-        if self._needed_at is None:
-            self._needed_at, self._next_question = now, now
-        if now >= self._next_question:
-            self._next_question = now + WORKER_GRACE_SECS / _ASKED_PER_GRACE
-            if any_answers([address for index, address in workers.items() if not has_ended(index)]):
-                self._needed_at = now
-        return now - self._needed_at >= WORKER_GRACE_SECS
+        self._workers.addresses = [address for index, address in workers.items() if not has_ended(index)]
+        return not self._workers.addresses or self._workers.are_lost()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import threading
 import time
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,15 +17,16 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
 from fastsup.cluster.tf_config import TaskType, read_tf_config
+from fastsup.common.liveness import LongCall
 
 __all__ = [
     "PeerLiveness",
-    "ServerProbe",
-    "any_answers",
     "end_connections",
+    "listens",
     "named_tasks",
     "peer_liveness_of",
     "peer_timeout_secs",
+    "probe_servers",
     "silent_tasks",
 ]
 
@@ -42,19 +42,22 @@ _MAX_INTERVAL_SECS = 60.0
 _DEFAULT_TIMEOUT_SECS = 7200.0
 
 
-def _answers(address: str) -> bool:
+def listens(address: str) -> bool | None:
+    """Returns True if something listens at HOST:PORT, False if nothing does, None if the machine doesn't answer."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_SECS).close()
-    except (OSError, ValueError):
+    except (ConnectionRefusedError, ConnectionResetError, socket.gaierror, ValueError):
         return False
+    except OSError:
+        return None
     return True
 
 
 def _answering(addresses: list[str]) -> list[str]:
     """Those of some addresses that answer. Asking a machine that is gone takes as long as the timeout."""
     with ThreadPoolExecutor(_ASKED_AT_ONCE, "liveness of peers") as pool:
-        return [address for address, answers in zip(addresses, pool.map(_answers, addresses), strict=True) if answers]
+        return [address for address, answers in zip(addresses, pool.map(listens, addresses), strict=True) if answers]
 
 
 def _first_to_answer(addresses: list[str]) -> str | None:
@@ -66,13 +69,13 @@ def _first_to_answer(addresses: list[str]) -> str | None:
     return None
 
 
-def any_answers(addresses: list[str]) -> bool:
-    """True if a server listens at one of some addresses, each of which is HOST:PORT."""
-    return _first_to_answer(addresses) is not None
-
-
 class PeerLiveness:
-    """Checks that at least one of a job's chief and workers is alive."""
+    """Checks that at least one task of a job is alive.
+
+    Args:
+      addresses: HOST:PORT of each task. The owner may assign others.
+      timeout_secs: seconds that all of them may be silent.
+    """
 
     def __init__(self, addresses: list[str], timeout_secs: float) -> None:
         self.addresses = addresses
@@ -85,7 +88,7 @@ class PeerLiveness:
     def any_answers(self) -> bool:
         """True if a peer answers now. The one that has answered last is asked first, then the others in groups."""
         last, self._last_to_answer = self._last_to_answer, None
-        if last is not None and _answers(last):
+        if last is not None and last in self.addresses and listens(last):
             self._last_to_answer = last
             return True
         self._last_to_answer = _first_to_answer([address for address in self.addresses if address != last])
@@ -95,23 +98,33 @@ class PeerLiveness:
         """Restarts the timeout, after other evidence that a peer is alive, such as a new checkpoint."""
         self._silent_since = None
 
-    def check(self) -> None:
-        """Connects to the peers, at most once in a quarter of the timeout and at most once a minute."""
+    def are_lost(self) -> bool:
+        """True if none has answered for the timeout.
+
+        Connects to the peers at most once in a quarter of the timeout and at most once a minute, and before the answer
+        is True.
+        """
         now = time.monotonic()
         if not self.addresses or now < self._next_check:
-            return
+            return False
         self._next_check = now + min(self.timeout_secs / 4, _MAX_INTERVAL_SECS)
         if self.any_answers():
             self._silent_since = None
-            return
+            return False
         if self._silent_since is None:
             self._silent_since = now
             logging.info("No chief or worker answers. Waiting for one for %s s at most.", self.timeout_secs)
-        if now - self._silent_since >= self.timeout_secs:
+        self._next_check = min(self._next_check, self._silent_since + self.timeout_secs)
+        return now - self._silent_since >= self.timeout_secs
+
+    def check(self) -> None:
+        """Raises `tf.errors.DeadlineExceededError` if the peers are lost."""
+        if self.are_lost():
+            silent_secs = time.monotonic() - (self._silent_since or 0.0)
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not all of them have ended "
+                f"No chief or worker has answered for {silent_secs:.0f} s, and not all of them have ended "
                 f"well: {', '.join(self.addresses)}. Restart them. "
                 f"RunConfig.session_creation_timeout_secs={self.timeout_secs} says for how long to wait.",
             )
@@ -166,49 +179,21 @@ def peer_liveness_of(config: Any) -> PeerLiveness:
     return PeerLiveness([address for address in addresses if address], peer_timeout_secs(config))
 
 
-class ServerProbe:
-    """Opens a session in its own thread, which succeeds once every task that the session needs has answered.
+def probe_servers(master: str, config: Any) -> LongCall:
+    """Opens a session in its own thread, which returns once every task that the session needs has answered.
 
     TensorFlow's runtime waits without limit for a task that is down. No timeout of the session or of the run ends that
-    wait, so the probe's thread waits in place of the caller.
+    wait.
     """
 
-    def __init__(self, master: str, config: Any) -> None:
-        self._master = master
-        self._config = config
-        self._error: BaseException | None = None
-        # A daemon: if a task never answers, the thread never ends, and must not keep the process alive.
-        self._thread = threading.Thread(target=self._connect, name=f"probe of {master}", daemon=True)
-        self._thread.start()
+    def connect() -> None:
+        # Outside a graph, a session without a config takes that of eager execution.
+        with ops.Graph().as_default():
+            probe = control_flow_ops.no_op()
+            with tf_session.Session(master, config=config) as session:
+                session.run(probe)
 
-    def _connect(self) -> None:
-        try:
-            # Outside a graph, a session without a config takes that of eager execution.
-            with ops.Graph().as_default():
-                probe = control_flow_ops.no_op()
-                with tf_session.Session(self._master, config=self._config) as session:
-                    session.run(probe)
-        except BaseException as error:
-            self._error = error
-
-    def has_answered(self, timeout_secs: float) -> bool:
-        """Waits until all tasks have answered, or until the timeout.
-
-        Args:
-          timeout_secs: seconds to wait at most.
-
-        Returns:
-          True if all tasks have answered.
-
-        Raises:
-          BaseException: the error with which the probe's session failed, if it has.
-        """
-        self._thread.join(min(timeout_secs, threading.TIMEOUT_MAX))
-        if self._thread.is_alive():
-            return False
-        if self._error is not None:
-            raise self._error
-        return True
+    return LongCall(connect, f"probe of {master}")
 
 
 # Where Linux and macOS list the open files of a process.

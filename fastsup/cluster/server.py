@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.cluster.tf_config import TaskType, read_tf_config
 from fastsup.common import stop_signals
+from fastsup.common.liveness import LongCall
 
 __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "start_std_server"]
 
@@ -110,25 +110,6 @@ def start_std_server(config: Any) -> Any:
     return start_server(config, config_pb2.ConfigProto(gpu_options=gpu_options), protocol=config.protocol)
 
 
-class _JoinThread(threading.Thread):
-    """Waits for the end of a server. A daemon, because the server's `join` can't be interrupted.
-
-    Args:
-      server: the server.
-    """
-
-    def __init__(self, server: Any) -> None:
-        super().__init__(name="parameter server", daemon=True)
-        self._server = server
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._server.join()
-        except BaseException as error:
-            self.error = error
-
-
 def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
     """Keeps a parameter server up until the job has ended or the server has.
 
@@ -168,16 +149,12 @@ def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
     cluster = config.cluster_spec
     indices = cluster.task_indices(TaskType.WORKER) if TaskType.WORKER in cluster.jobs else []
     workers = {index: cluster.task_address(TaskType.WORKER, index) for index in indices}
-    serving = _JoinThread(server)
-    serving.start()
-    while True:
-        serving.join(_POLL_SECS)
-        if not serving.is_alive():
-            break
+    serving = LongCall(server.join, "parameter server")
+    while not serving.has_returned(_POLL_SECS):
         if stop_signals.received():
             deadline = time.monotonic() + _SIGNAL_GRACE_SECS
             while liveness.any_answers() and time.monotonic() < deadline:
-                serving.join(_SIGNAL_POLL_SECS)
+                serving.thread.join(_SIGNAL_POLL_SECS)
             return
         if watcher.job_has_ended(workers):
             logging.info(
@@ -186,5 +163,3 @@ def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
             )
             return
         liveness.check()
-    if serving.error is not None:
-        raise serving.error

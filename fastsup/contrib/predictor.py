@@ -81,6 +81,25 @@ class Predictor:
         feed_dict = {self._feed_tensors[name]: value for name, value in input_dict.items() if value is not None}
         return self._session.run(self._fetch_tensors, feed_dict)  # type: ignore[no-any-return]
 
+    def _open(
+        self, estimator: EstimatorV1, receiver_fn: Callable[[], Any], output_key: str | None, graph: Any, config: Any
+    ) -> None:
+        """Builds an Estimator's model, and restores its newest checkpoint in a session."""
+        self._graph = graph or ops.Graph()
+        with self._graph.as_default():
+            receiver = receiver_fn()
+            spec = estimator.model_fn(receiver.features, None, ModeKeys.PREDICT, estimator.config)
+            outputs = model_utils.get_export_outputs(spec.export_outputs, spec.predictions)
+            key = _DEFAULT_KEY if output_key is None else output_key
+            if key not in outputs:
+                raise KeyError(f"output_key must be one of {sorted(outputs)}; got {key}")
+            signature_def = outputs[key].as_signature_def(receiver.receiver_tensors)
+            self._set_tensors(_names(signature_def.inputs), _names(signature_def.outputs))
+            path = estimator._checkpoint_or_initialize(None, "predict")
+            self._session = MonitoredSession(
+                ChiefSessionCreator(spec.scaffold, config=config, checkpoint_filename_with_path=path)
+            )
+
     def _set_tensors(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
         """Finds the tensors of the graph by the names of inputs and outputs."""
         self._feed_tensors = {key: self._graph.get_tensor_by_name(name) for key, name in inputs.items()}
@@ -158,6 +177,8 @@ class CoreEstimatorPredictor(Predictor):
 
     Raises:
       KeyError: the model has no such export output.
+      TypeError: `estimator` isn't a `tf.estimator.Estimator`. For one of `tf.contrib.learn` there is
+        `from_contrib_estimator`.
     """
 
     def __init__(
@@ -168,97 +189,56 @@ class CoreEstimatorPredictor(Predictor):
         graph: Any = None,
         config: Any = None,
     ) -> None:
-        self._graph = graph or ops.Graph()
-        with self._graph.as_default():
-            receiver = serving_input_receiver_fn()
-            spec = estimator.model_fn(receiver.features, None, ModeKeys.PREDICT, estimator.config)
-            outputs = model_utils.get_export_outputs(spec.export_outputs, spec.predictions)
-            key = _DEFAULT_KEY if output_key is None else output_key
-            if key not in outputs:
-                raise KeyError(f"output_key must be one of {sorted(outputs)}; got {key}")
-            signature_def = outputs[key].as_signature_def(receiver.receiver_tensors)
-            self._set_tensors(_names(signature_def.inputs), _names(signature_def.outputs))
-            path = estimator._checkpoint_or_initialize(None, "predict")
-            self._session = MonitoredSession(
-                ChiefSessionCreator(spec.scaffold, config=config, checkpoint_filename_with_path=path)
+        if isinstance(estimator, LearnEstimator):
+            raise TypeError(
+                "Expected estimator to be of type tf.estimator.Estimator, but got a tf.contrib.learn.Estimator. You "
+                "likely want to call from_contrib_estimator."
             )
+        check_estimator(estimator)
+        self._open(estimator, serving_input_receiver_fn, output_key, graph, config)
 
 
-class ContribEstimatorPredictor(CoreEstimatorPredictor):
-    """Predicts with the newest checkpoint of a `tf.contrib.learn.Estimator`. See `CoreEstimatorPredictor`.
+class ContribEstimatorPredictor(Predictor):
+    """Predicts with the newest checkpoint of a `tf.contrib.learn.Estimator`.
 
     Args:
       estimator: the Estimator.
       prediction_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
       input_alternative_key: None. There is one input.
       output_alternative_key: name of the head to predict, None for the only one.
+      graph: graph to build the model in. Defaults to a new one.
+      config: ConfigProto of the session.
 
     Raises:
+      KeyError: the model has no such export output.
+      TypeError: `estimator` isn't a `tf.contrib.learn.Estimator`. For one of `tf.estimator` there is `from_estimator`.
       ValueError: `input_alternative_key` isn't None.
     """
 
     def __init__(
         self,
-        estimator: LearnEstimator,
+        estimator: Any,
         prediction_input_fn: Callable[[], Any],
         input_alternative_key: str | None = None,
         output_alternative_key: str | None = None,
         graph: Any = None,
         config: Any = None,
     ) -> None:
+        if isinstance(estimator, EstimatorV1):
+            raise TypeError(
+                "Expected estimator to be of type tf.contrib.learn.Estimator, but got a tf.estimator.Estimator. You "
+                "likely want to call from_estimator."
+            )
+        check_type("estimator", estimator, LearnEstimator)
         if input_alternative_key is not None:
             raise ValueError(
                 f"input_alternative_key={input_alternative_key!r} isn't supported: InputFnOps has one input, which "
                 "prediction_input_fn returns as features and default_inputs."
             )
         serving = estimator._serving_estimator(output_alternative_key)
-        super().__init__(serving, as_receiver_fn(prediction_input_fn), None, graph, config)
+        self._open(serving, as_receiver_fn(prediction_input_fn), None, graph, config)
 
 
 from_saved_model = SavedModelPredictor
-
-
-def from_estimator(
-    estimator: Any,
-    serving_input_receiver_fn: Callable[[], Any],
-    output_key: str | None = None,
-    graph: Any = None,
-    config: Any = None,
-) -> CoreEstimatorPredictor:
-    """Makes a predictor of an Estimator's newest checkpoint. See `CoreEstimatorPredictor`.
-
-    Raises:
-      TypeError: `estimator` isn't a `tf.estimator.Estimator`. For one of `tf.contrib.learn` there is
-        `from_contrib_estimator`.
-    """
-    if isinstance(estimator, LearnEstimator):
-        raise TypeError(
-            "Expected estimator to be of type tf.estimator.Estimator, but got a tf.contrib.learn.Estimator. You likely "
-            "want to call from_contrib_estimator."
-        )
-    check_estimator(estimator)
-    return CoreEstimatorPredictor(estimator, serving_input_receiver_fn, output_key, graph, config)
-
-
-def from_contrib_estimator(
-    estimator: Any,
-    prediction_input_fn: Callable[[], Any],
-    input_alternative_key: str | None = None,
-    output_alternative_key: str | None = None,
-    graph: Any = None,
-    config: Any = None,
-) -> ContribEstimatorPredictor:
-    """Makes a predictor of the newest checkpoint of a `tf.contrib.learn.Estimator`. See `ContribEstimatorPredictor`.
-
-    Raises:
-      TypeError: `estimator` isn't a `tf.contrib.learn.Estimator`. For one of `tf.estimator` there is `from_estimator`.
-    """
-    if isinstance(estimator, EstimatorV1):
-        raise TypeError(
-            "Expected estimator to be of type tf.contrib.learn.Estimator, but got a tf.estimator.Estimator. You likely "
-            "want to call from_estimator."
-        )
-    check_type("estimator", estimator, LearnEstimator)
-    return ContribEstimatorPredictor(
-        estimator, prediction_input_fn, input_alternative_key, output_alternative_key, graph, config
-    )
+from_estimator = CoreEstimatorPredictor
+from_contrib_estimator = ContribEstimatorPredictor

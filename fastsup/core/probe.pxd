@@ -67,5 +67,7 @@ cdef inline Probe probe_of(ProbeFinder finder, object session):
 cdef fs_scope** open_scopes() noexcept
 # The probe of the step that this thread is in; None outside a step.
 cdef Probe probe_here()
+# Where the pointer to the profiler of the whole program is. NULL there: none is on.
+cdef void** address_of_program_profiler() noexcept
 # Makes a profiler that of the whole program; None ends that.
 cdef int set_program_profiler(Profiler profiler) except -1

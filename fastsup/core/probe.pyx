@@ -50,6 +50,10 @@ cdef int set_program_profiler(Profiler profiler) except -1:
     return 0
 
 
+cdef void** address_of_program_profiler() noexcept:
+    return &program_profiler
+
+
 def program_profiler_now():
     """Returns the profiler that is on for the whole program, or None."""
     return program_profiler_held
@@ -142,6 +146,13 @@ cdef class Probe:
         """Returns a context manager for a part of the session's own work. See `session_part_here`."""
         return empty_context
 
+    def within(self, phase):
+        """Returns a context manager for a part of whatever this thread is in. See `part_here`."""
+        return empty_context
+
+    def not_lifted(self, function, reason):
+        """TensorFlow runs the call that is this step. See `call_not_lifted`."""
+
     def close(self):
         """Lets the profiler forget the session or loop: now, or after the steps under way."""
 
@@ -178,6 +189,24 @@ cdef class Profiler:
 
         Args:
           profiler: the other profiler.
+        """
+
+    def function_probe(self, function):
+        """Returns what makes a call of a `fastsup.function`, as a step: a callable of it and the call's arguments.
+
+        Args:
+          function: the function. Nothing is recorded around its call.
+
+        Returns:
+          The callable, or None.
+        """
+        return None
+
+    def note_function(self, note):
+        """Takes a note of what became of a `fastsup.function`.
+
+        Args:
+          note: the `FunctionNote`, which may change later.
         """
 
     def callback(self, hook, phase):
@@ -283,3 +312,35 @@ def session_part_here(str phase):
     """
     cdef Probe probe = probe_here()
     return empty_context if probe is None else probe.within_session(phase)
+
+
+def part_here(str phase):
+    """Returns a context manager for a part of whatever this thread is in: a callback, or the session's own work.
+
+    Args:
+      phase: name of the part.
+    """
+    cdef Probe probe = probe_here()
+    return empty_context if probe is None else probe.within(phase)
+
+
+def call_not_lifted(function, str reason):
+    """TensorFlow runs the call of a `fastsup.function` that this thread is in.
+
+    Args:
+      function: the function.
+      reason: why the call isn't lifted; None if no lifted graph may run here.
+    """
+    cdef Probe probe = probe_here()
+    if probe is not None:
+        probe.not_lifted(function, reason)
+
+
+def note_function(note):
+    """Gives a note of a `fastsup.function` to the profiler of the whole program, if one is on.
+
+    Args:
+      note: the `FunctionNote`.
+    """
+    if program_profiler_held is not None:
+        program_profiler_held.note_function(note)

@@ -16,8 +16,9 @@ from tensorflow.python.framework import errors_impl, ops
 from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.profiler import profiler_v2
 
-from fastsup.core.probe cimport probe_here
+from fastsup.core.probe cimport Profiler, address_of_program_profiler, probe_here
 from fastsup.eager.eager_session cimport EagerCallable, handle_of, records_gradients, scope_of_plain_thread
+from fastsup.core.probe import call_not_lifted
 from fastsup.eager.eager_session import has_callbacks, settings
 from fastsup.eager.patterns cimport CallPattern, CallTensors, digest_of_call
 
@@ -346,9 +347,8 @@ cdef enum:
     # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
     CALLS_UNTIL_LOOK = 128
 
-# While a profiler is on: function from a LiftedCalls, of which nothing around a call is recorded, to what makes the call
-# in its place, or None.
-call_recorder = None
+# Where the pointer to the profiler of the whole program is.
+cdef void** program_profiler = address_of_program_profiler()
 
 cdef dict context_names = vars(context)
 cdef dict run_eagerly_names = vars(eager_function_run)
@@ -581,8 +581,8 @@ cdef class LiftedCalls:
         cdef list kept = []
         cdef Route route = self.latest
         cdef PyObject* scope = NULL
-        if call_recorder is not None and probe_here() is None:
-            recorded = call_recorder(self)
+        if program_profiler[0] is not NULL and probe_here() is None:
+            recorded = (<Profiler> program_profiler[0]).function_probe(self)
             if recorded is not None:
                 return recorded(self, args, kwargs)
         if not may_run(&scope):
@@ -638,6 +638,7 @@ cdef class LiftedCalls:
 
         It isn't in Python: the lines of Python that are on the stack become those of the operations that it traces.
         """
+        call_not_lifted(self, None)
         if self._may_be_lifted_now():
             return self(*args, **kwargs)
         if self.calls.untold:

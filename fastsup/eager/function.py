@@ -20,6 +20,7 @@ from tensorflow.python.util import compat
 from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_choice
+from fastsup.core.probe import call_not_lifted, note_function, part_here
 from fastsup.eager import bridge
 from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
 from fastsup.eager.choice import choose
@@ -32,7 +33,7 @@ from fastsup.eager.devices import (
     why_not_given,
     why_not_held,
 )
-from fastsup.eager.function_notes import FunctionNote, note_function
+from fastsup.eager.function_notes import FunctionNote
 from fastsup.eager.lift import LiftedGraph, LiftLimit, NotLiftable, keeps_random_sequences, secs_to_lift
 from fastsup.eager.patterns import CallPattern
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
@@ -271,6 +272,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
+        call_not_lifted(self, reason)
         self._tracer.calls.tell()
         self._tracer.calls.by_tensorflow += 1
         with OwnFrames():
@@ -360,7 +362,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         note = FunctionNote(self.__name__)
         concrete = entry.concrete
         try:
-            with completed_before_exit:
+            with completed_before_exit, part_here("lifting"):
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)

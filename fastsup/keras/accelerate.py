@@ -33,6 +33,7 @@ _NO_STRATEGY = type(distribute_lib._get_default_strategy())
 # Those of one process without collective operations of several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
+# A profiler reads it, too.
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
@@ -116,6 +117,12 @@ class Acceleration:
         getattr(model, f"make_{kind}_function")()
         function = getattr(model, f"{kind}_function")
         return function if isinstance(function, StepsAhead) else None
+
+    def report(self, model: Any) -> Any:
+        """The `fastsup.keras.Report` of the model, for a profiler."""
+        from fastsup.keras.report import report
+
+        return report(model)
 
     def takes_epochs(self, kind: str) -> bool:
         """Returns True if the model's function of a kind takes an `Epoch`; also if there is none now."""

@@ -12,6 +12,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 
+from fastsup.core.probe import part_here
 from fastsup.keras.ahead import Call, Epoch
 from fastsup.steps.batches import ArrayBatches, ArrayBlocks, IteratorBlocks
 
@@ -34,6 +35,10 @@ class OrderedBatches(ArrayBatches):
         self._given = np.ascontiguousarray(order, np.int64)
         self.seed = (self.seed or 0) + 1  # Another order has another seed.
         self.position = 0
+
+    def __next__(self) -> Any:
+        with part_here("wait for input"):
+            return super().__next__()
 
     def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
         return self._given
@@ -90,6 +95,9 @@ class LoopInput(_Adapter):
       acceleration: the `Acceleration` of the model.
       **given: the arguments of Keras's `EpochIterator`.
     """
+
+    #: Tells a profiler that it is to replace `dataset`.
+    has_own_dataset = True
 
     def __init__(self, call: Call, acceleration: Any, **given: Any) -> None:
         self._call = call

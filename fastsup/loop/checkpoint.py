@@ -115,19 +115,13 @@ class ManagedSaves:
         if not self._is_tensorflows:
             self.manager.save(checkpoint_number=step, **self._options)
             return not self._writes_in_thread
-        from fastsup.checkpoint.durable import durable_save, saving
-        from fastsup.common.file_system import is_local
+        from fastsup.checkpoint.durable import save_by_manager
 
-        directory = self.manager.directory
-        if is_local(directory):
-            # Its first save would make the directory too late for the mark.
-            with saving(None), contextlib.suppress(FileExistsError):
-                os.makedirs(directory)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(durable_save(f"{self.manager._prefix}-{step}", directory))
-            self.manager.save(checkpoint_number=step, **self._options)
-            if self._writes_in_thread:
-                self._under_way = stack.pop_all()
+        rest = save_by_manager(self.manager, step, **self._options)
+        if self._writes_in_thread:
+            self._under_way = rest
+        else:
+            rest.close()
         return not self._writes_in_thread
 
     def wait(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fastsup.common.files import write_whole
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
@@ -23,6 +23,10 @@ from fastsup.profile.recording.watch.library_watch import LibraryWatch
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.summaries import ProfileSummaries
 from fastsup.profile.table import as_text, print_table
+
+if TYPE_CHECKING:
+    from fastsup.eager.function_notes import FunctionNote
+    from fastsup.profile.recording.watch.function_probe import FunctionProbe
 
 __all__ = ["HookProfiler", "tensorflow_call_ns"]
 
@@ -41,9 +45,8 @@ def tensorflow_call_ns() -> float:
         from fastsup.common.interpreter_end import completed_before_exit
         from fastsup.core.probe import nothing_recorded
         from fastsup.eager.function import tf_function
-        from fastsup.eager.function_notes import no_notes
 
-        with completed_before_exit, nothing_recorded(), no_notes():
+        with completed_before_exit, nothing_recorded():
             one = tf.constant(1.0)
             plain = tf_function(lambda value: value + one)
             lifted = fastsup.function(plain, executor="inline", fallback="silent")
@@ -100,6 +103,8 @@ class HookProfiler(Recorder):
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
         self._libraries = LibraryWatch()
+        # By id of a `fastsup.function`: the probe of its calls.
+        self._function_probes: dict[int, FunctionProbe] = {}
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
         """Gets ready to record a session: measures, once, what a fetched value costs in its own session."""
@@ -125,6 +130,21 @@ class HookProfiler(Recorder):
 
         return watch_saves(hooks)
 
+    def function_probe(self, function: Any) -> FunctionProbe:
+        """Returns the probe of a function's calls."""
+        probe = self._function_probes.get(id(function))
+        if probe is None:
+            from fastsup.profile.recording.watch.function_probe import new_function_probe
+
+            probe = new_function_probe(self, function, sys._getframe(1), self._function_probes)
+        return probe
+
+    def note_function(self, note: FunctionNote) -> None:
+        """Takes a note of what became of a function, for the program's report."""
+        super().note_function(note)
+        if self.program is not None:
+            self.program.note_function(note)
+
     def step_marker(self) -> AbstractContextManager[Any]:
         """Returns a context manager that marks the step under way for TensorFlow's own profiler."""
         if "tensorflow" not in sys.modules:
@@ -142,6 +162,7 @@ class HookProfiler(Recorder):
         """Ends the recording of the program. Does nothing for a profiler that isn't on."""
         self._libraries.stop()
         super().stop()
+        self._function_probes.clear()
 
     def __enter__(self) -> HookProfiler:
         self.start()

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from fastsup.core.sessions import SessionOrigin, current_origin
-from fastsup.eager.function_notes import FunctionNote, end_notes, take_notes
+from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.recording.phases import Timeline
 
 __all__ = ["Program"]
@@ -17,7 +17,7 @@ __all__ = ["Program"]
 # Python's import. The standard library doesn't document this module.
 _bootstrap: Any = import_module("importlib._bootstrap")
 
-_MOST_SESSIONS = 100
+_MOST_SESSIONS = _MOST_FUNCTIONS = 100
 _TF_SESSION = "tensorflow.python.client.session"
 # TensorFlow's counter of new sessions, in that module.
 _COUNTER = "_python_session_create_counter"
@@ -39,18 +39,21 @@ class Program:
         """The origins of sessions that no profile contains: TensorFlow's own, and plain ones of fastsup."""
         return list(self._sessions)
 
+    def note_function(self, note: FunctionNote) -> None:
+        """Takes a note of a function, of the first 100."""
+        if len(self.functions) < _MOST_FUNCTIONS:
+            self.functions.append(note)
+
     def start(self) -> None:
         """Begins to watch."""
         self.timeline = Timeline()
         self.timeline.start()
-        self.functions = take_notes()
         self._watch_sessions()
         self._watch_imports()
 
     def stop(self) -> None:
         """Ends watching, and restores Python's import and TensorFlow's counter."""
         self.timeline.stop()
-        end_notes()
         if self._find_and_load is not None:
             _bootstrap._find_and_load, self._find_and_load = self._find_and_load, None
         if self._counter is not None:

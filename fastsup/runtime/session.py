@@ -22,6 +22,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.errors import not_end_of_input
 from fastsup.common.interpreter_end import completed_before_exit, fork_reason
+from fastsup.common.liveness import LongCall
 from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import SINGLE, SessionExecutor, check_executor, config_for
@@ -367,24 +368,12 @@ def close_remote(close: Callable[[], None], target: object) -> None:
     Raises:
       tf.errors.OpError: TensorFlow couldn't close the session.
     """
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            close()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name=f"closing a session of {target!r}", daemon=True)
-    thread.start()
-    thread.join(CLOSE_SECS)
-    if thread.is_alive():
+    call = LongCall(close, f"closing a session of {target!r}")
+    if not call.has_returned(CLOSE_SECS):
         logging.warning(
             "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
             "`python -m fastsup docs dropin#sessions-and-executors`.",
             target,
             CLOSE_SECS,
         )
-        _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [thread]
-    elif failures:
-        raise failures[0]
+        _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [call.thread]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup.loop import StepLoop
+from fastsup.profile.program import Program
 from fastsup.profile.report import Report
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("tf2")]
@@ -31,6 +33,47 @@ def assert_adds_up(report: Report) -> None:
     rows = sum(row.times.total_ns for row in report.rows)
     assert rows + report.profiler_ns + report.unaccounted_ns == report.wall_ns
     assert report.unaccounted_ns <= 0.01 * report.wall_ns
+
+
+def callables_of_fastsup() -> dict[tuple[str, ...], int]:
+    """The functions and classes of all modules of fastsup, and the methods of the classes, each with its id."""
+    found: dict[tuple[str, ...], int] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "fastsup":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if not callable(value):
+                continue
+            found[name, attribute] = id(value)
+            if isinstance(value, type) and value.__module__ == name:
+                found.update({(name, attribute, member): id(own) for member, own in vars(value).items()})
+    return found
+
+
+def test_nothing_of_fastsup_is_replaced() -> None:
+    import fastsup.keras
+
+    profiler = fastsup.HookProfiler()
+    with profiler:
+        fastsup.function(lambda x: x + 1)(tf.ones([3]))
+    before = callables_of_fastsup()
+    with profiler:
+        assert callables_of_fastsup() == before
+
+
+def test_another_profiler_passes_notes_of_functions_on() -> None:
+    """`python -m fastsup profile` lists the functions of a program that has a profiler itself."""
+    profiler = fastsup.HookProfiler()
+    program = profiler.program = Program()
+    profiler.start(replaceable=True)
+    try:
+        with fastsup.HookProfiler():
+            fastsup.function(lambda x: x + 1)(tf.ones([3]))
+        fastsup.function(lambda x: x + 2)(tf.ones([3]))
+    finally:
+        profiler.stop()
+    fastsup.function(lambda x: x + 3)(tf.ones([3]))
+    assert [note.why_not_lifted for note in program.functions] == ["", ""]
 
 
 def test_a_row_for_each_trace(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class SilentProbe:
     def __init__(self, *_: Any) -> None:
         SilentProbe.made += 1
 
-    def has_answered(self, timeout_secs: float) -> bool:
+    def has_returned(self, timeout_secs: float) -> bool:
         time.sleep(timeout_secs)
         SilentProbe.looks += 1
         if SilentProbe.looks == 3 * LOOKS:
@@ -45,7 +45,7 @@ class SilentProbe:
 def silent(monkeypatch: pytest.MonkeyPatch) -> type[SilentProbe]:
     SilentProbe.made = SilentProbe.looks = 0
     SilentProbe.silent_for_long = threading.Event()
-    monkeypatch.setattr(server_watch, "ServerProbe", SilentProbe)
+    monkeypatch.setattr(server_watch, "probe_servers", SilentProbe)
     for name, secs in (("STILL_SECS", 0.2), ("ANSWER_SECS", LOOKS * 0.05), ("_POLL_SECS", 0.05)):
         monkeypatch.setattr(server_watch, name, secs)
     return SilentProbe

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from processes import Processes
 
 from fastsup import train
 from fastsup.common import stop_signals
+from fastsup.loop import CheckpointHook
 
 v1 = tf.compat.v1
 
@@ -307,13 +308,55 @@ def test_nothing_is_watched_in_another_thread(graph: Any, train_op: Any, tmp_pat
     assert seen == [before]
 
 
-def test_a_monitored_session_watches_if_it_is_asked(train_op: Any, before: list[Any]) -> None:
-    with train.MonitoredSession():
-        assert handlers() == before
+SESSIONS: dict[str, Callable[..., Any]] = {
+    "MonitoredSession": train.MonitoredSession,
+    "SingularMonitoredSession": train.SingularMonitoredSession,
+    "MonitoredTrainingSession": train.MonitoredTrainingSession,
+    "Supervisor": lambda **arguments: train.Supervisor(**arguments).managed_session(),
+}
+
+
+@pytest.mark.parametrize("kind", ["MonitoredSession", "SingularMonitoredSession", "MonitoredTrainingSession"])
+@pytest.mark.parametrize("hook", ["saver", "of loops", "of TensorFlow", "none"])
+def test_they_are_watched_by_default_if_a_hook_saves(
+    train_op: Any, tmp_path: Any, before: list[Any], kind: str, hook: str
+) -> None:
+    saves: list[int] = []
+    hooks: list[Any] = {
+        "saver": [train.CheckpointSaverHook(str(tmp_path), save_steps=1000)],
+        "of loops": [CheckpointHook(saves.append, every_steps=1000)],
+        "of TensorFlow": [v1.train.CheckpointSaverHook(str(tmp_path), save_steps=1000)],
+        "none": [train.StopAtStepHook(last_step=1000)],
+    }[hook]
+    if hook == "none":
+        with SESSIONS[kind](hooks=hooks):
+            assert handlers() == before
+        return
     with pytest.raises(SystemExit):
-        with train.MonitoredSession(handle_signals=True) as training:
-            training.run(train_op)
+        with SESSIONS[kind](hooks=hooks) as training:
+            for _ in range(3):
+                training.run(train_op)
             send(signal.SIGTERM)
+    assert saves == [3] if hook == "of loops" else saved(tmp_path) == "model.ckpt-3"
+
+
+@pytest.mark.parametrize("kind", SESSIONS)
+def test_they_are_watched_if_that_is_wanted(train_op: Any, kind: str) -> None:
+    """Also where nothing is saved: the step ends, and the hooks do."""
+    arguments = {"save_summaries_secs": 0} if kind == "Supervisor" else {}
+    with pytest.raises(SystemExit):
+        with SESSIONS[kind](handle_signals=True, **arguments) as training:
+            training.run(train_op)
+            assert handlers() == [stop_signals.on_signal] * 2
+            send(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("kind", ["MonitoredSession", "SingularMonitoredSession", "MonitoredTrainingSession"])
+def test_they_are_left_alone_if_that_is_wanted(train_op: Any, tmp_path: Any, before: list[Any], kind: str) -> None:
+    hooks = [train.CheckpointSaverHook(str(tmp_path), save_steps=1000)]
+    with SESSIONS[kind](hooks=hooks, handle_signals=False) as training:
+        training.run(train_op)
+        assert handlers() == before
 
 
 def test_sessions_in_one_another(train_op: Any, tmp_path: Any) -> None:

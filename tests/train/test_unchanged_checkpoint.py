@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import train
+from fastsup.checkpoint import durable
 
 v1 = tf.compat.v1
 
@@ -60,6 +61,26 @@ def rewritten(program: Program, **arguments: Any) -> set[str]:
 def test_the_restored_checkpoint_is_left_alone(program: Program, async_save: bool) -> None:
     program.train(3)
     assert rewritten(program, async_save=async_save) == set()
+
+
+def test_it_is_on_the_disk_before_it_is_named(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that wrote it may have been killed before it flushed the files."""
+    program.train(2)
+    order: list[str] = []
+    flush, write_state = durable._flush, durable.write_state
+
+    def note_flush(path: Any) -> bool:
+        order.append(f"flush {os.path.basename(path)}")
+        return flush(path)
+
+    def note_state(*args: Any, **settings: Any) -> None:
+        order.append("name")
+        write_state(*args, **settings)
+
+    monkeypatch.setattr(durable, "_flush", note_flush)
+    monkeypatch.setattr(durable, "write_state", note_state)
+    assert rewritten(program) == set()
+    assert order[:2] == ["flush model.ckpt-2", "name"]
 
 
 def test_listeners_log_and_events_are_as_ever(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from tensorflow.python.framework import dtypes, errors, ops
 from tensorflow.python.ops import array_ops, gen_lookup_ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.peer_liveness import ServerProbe
+from fastsup.cluster.peer_liveness import listens, probe_servers
 
 __all__ = [
     "ENDED",
@@ -144,7 +143,6 @@ class StatusBoard:
 _QUIET_SECS = 2.0
 SILENT_SECS = 60.0
 _ANSWER_SECS = 10.0
-_CONNECT_SECS = 1.0
 # A port may be closed for a moment by the system's limits. This many successive looks must find it closed.
 _LOOKS = 2
 
@@ -183,7 +181,7 @@ class Peer:
         silent_secs = time.monotonic() - self._heard
         if silent_secs < _QUIET_SECS:
             return None
-        if _is_closed(self.address):
+        if listens(self.address) is False:
             self._closed_looks += 1
             if self._closed_looks >= _LOOKS:
                 return f"{self} is gone: nothing listens at its address"
@@ -194,9 +192,9 @@ class Peer:
         # Its thread that tells may have been held up by Python. TensorFlow's server has its own threads.
         if self._probe is None:
             config = config_pb2.ConfigProto(device_filters=[self.job])
-            self._probe, self._probe_started = ServerProbe(f"grpc://{self.address}", config), time.monotonic()
+            self._probe, self._probe_started = probe_servers(f"grpc://{self.address}", config), time.monotonic()
         try:
-            answered = self._probe.has_answered(0.0)
+            answered = self._probe.has_returned(0.0)
         except Exception as error:
             logging.info("%s answers with an error: %s", self, error)
             answered = False
@@ -205,18 +203,6 @@ class Peer:
         elif time.monotonic() - self._probe_started > _ANSWER_SECS:
             return f"{self} doesn't answer: it has given no sign of life for {silent_secs:.0f} s"
         return None
-
-
-def _is_closed(address: str) -> bool:
-    """True if no process listens at an address, or the host is unknown. A host that doesn't answer isn't closed."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
-    except (ConnectionRefusedError, ConnectionResetError, socket.gaierror):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 _TELL_SECS = 1.0

@@ -146,7 +146,10 @@ class CollectiveSession(MonitoredSession):
 
     def __init__(self, session_creator: CollectiveSessionCreator, hooks: list[Any], profiler: Any) -> None:
         with session_role("train"):
-            _MonitoredSession.__init__(self, session_creator, hooks, should_recover=False, profiler=profiler)
+            # The tasks agree on a stop, by `StopSignals`.
+            _MonitoredSession.__init__(
+                self, session_creator, hooks, should_recover=False, handle_signals=False, profiler=profiler
+            )
 
 
 def leader_hooks(scaffold: Any, config: Any, summary_steps: int | None, count_steps: int | None) -> list[Any]:

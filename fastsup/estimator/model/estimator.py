@@ -21,7 +21,7 @@ from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.argument_checks import check_hooks, check_listeners, check_steps, check_type
 from fastsup.estimator.model.evaluate_once import Evaluator
 from fastsup.estimator.model.model_fn import ModeKeys
-from fastsup.estimator.model.prediction import Predictor
+from fastsup.estimator.model.prediction import PredictionRun
 from fastsup.estimator.model.saved_models import Exporter
 from fastsup.estimator.model.training_run import TrainingRun, choose_trainer
 from fastsup.estimator.model.user_model import ReplicatedModel, UserModel
@@ -72,10 +72,10 @@ class EstimatorForwards:
     _call_model_fn_eval_distributed = part_method("_model_evaluator", "call_model_fn_in_replicas")
     _evaluate_run = part_method("_model_evaluator", "run")
 
-    _get_features_from_input_fn = part_method("_model_predictor", "features")
-    _validate_features_in_predict_input = part_method("_model_predictor", "warn_if_endless")
-    _extract_batch_length = part_method("_model_predictor", "batch_length")
-    _extract_keys = part_method("_model_predictor", "select_keys")
+    _get_features_from_input_fn = part_method("_prediction_run", "features")
+    _validate_features_in_predict_input = part_method("_prediction_run", "warn_if_endless")
+    _extract_batch_length = part_method("_prediction_run", "batch_length")
+    _extract_keys = part_method("_prediction_run", "select_keys")
 
     _export_all_saved_models = part_method("_model_exporter", "export")
     _add_meta_graph_for_mode = part_method("_model_exporter", "add_meta_graph")
@@ -150,7 +150,7 @@ class EstimatorV1(EstimatorForwards):
         self._user_model = model
         self._model_trainer = choose_trainer(model)
         self._model_evaluator = Evaluator(model)
-        self._model_predictor = Predictor(model)
+        self._prediction_run = PredictionRun(model)
         self._model_exporter = Exporter(model)
 
     def _assert_members_are_not_overridden(self) -> None:
@@ -352,7 +352,7 @@ class EstimatorV1(EstimatorForwards):
           TypeError: a hook is of the wrong type, or a prediction has no batch dimension.
           IndexError: a prediction in a dictionary has no batch dimension.
         """
-        yield from self._model_predictor.predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples)
+        yield from self._prediction_run.predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples)
 
     def export_saved_model(
         self,

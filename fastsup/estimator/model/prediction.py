@@ -1,4 +1,4 @@
-"""The predictor of an Estimator."""
+"""The part of an Estimator that predicts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastsup.estimator.model.user_model import UserModel
 
 __all__ = [
     "PredictModel",
-    "Predictor",
+    "PredictionRun",
 ]
 
 _NOTHING = contextlib.nullcontext()
@@ -40,8 +40,8 @@ class PredictModel(NamedTuple):
     hooks: Sequence[Any]
 
 
-class Predictor:
-    """Predicts with a `UserModel`."""
+class PredictionRun:
+    """The part of an Estimator that predicts: `Estimator.predict`, and the model of a `Predictor`."""
 
     def __init__(self, model: UserModel) -> None:
         self._model = model

@@ -355,7 +355,7 @@ class Predictor:
             return made[0].features, []
 
         with ops.Graph().as_default() as graph:
-            model = self._estimator._model_predictor.build(make_features, self._predict_keys, path, *in_model_fn)
+            model = self._estimator._prediction_run.build(make_features, self._predict_keys, path, *in_model_fn)
         made[0].let_unused_be_left_out(model.predictions)
         return _Built(graph, model, made[0])
 
@@ -363,7 +363,7 @@ class Predictor:
         """Makes a session, which restores a checkpoint."""
         graph, model, inputs = built
         with graph.as_default(), session_role("predict"):
-            creator = self._estimator._model_predictor.session_creator(model, path)
+            creator = self._estimator._prediction_run.session_creator(model, path)
             # Queue runners need the threads of a monitored session.
             is_monitored = bool(model.hooks or graph.get_collection(ops.GraphKeys.QUEUE_RUNNERS))
             session: Any = MonitoredSession(creator, model.hooks) if is_monitored else creator.create_session()

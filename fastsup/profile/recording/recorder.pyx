@@ -277,6 +277,13 @@ cdef class RecorderProbe(Probe):
             return empty_context
         return Span(self.recorder, self, self.recorder.stats_of(around.session, around.owner, phase, detail))
 
+    def within(self, phase):
+        cdef SpanStats around = self.recorder.enclosing_span()
+        if around is not None and around.phase == phase:
+            return empty_context
+        owner = SESSION if around is None else around.owner
+        return Span(self.recorder, self, self.recorder.stats_of(self.session, owner, phase, ""))
+
     def within_session(self, phase):
         cdef fs_thread_trace* trace = self.trace()
         if trace.muted or trace.depth > 0:
@@ -405,6 +412,11 @@ cdef class Recorder(SpanRegistry):
         while recorder is not None:
             recorder.other_profilers_used = recorder.other_profilers_used or recorder is not profiler
             recorder = recorder.replaced
+
+    def note_function(self, note):
+        # The one that it has replaced watches the whole program.
+        if self.replaced is not None:
+            self.replaced.note_function(note)
 
     def callback(self, hook, phase):
         return empty_context if self.log.begun == 0 else self.span(hook, phase)

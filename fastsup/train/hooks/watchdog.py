@@ -11,15 +11,12 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
 from fastsup.common.interpreter_end import describe_thread
+from fastsup.common.liveness import watch_progress
 from fastsup.core.checks import check_flag
 from fastsup.runtime.session import Session
 from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["WatchdogHook"]
-
-# Number of successive polls without progress that make a stall. Polls are counted, not seconds: a process that was
-# suspended for an hour has missed polls, but hasn't stalled.
-_STALL_POLLS = 4
 
 
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
@@ -85,24 +82,26 @@ class _Watch:
         self._stop = hook._stop
         self._hook = hook
         self._ended = ended
-
-    def _progress(self) -> tuple[int, int]:
-        return getattr(self._session, "runs_ended", 0), self._hook._calls
+        # The progress at the last stall, which is reported once.
+        self._reported: Any = None
 
     def run(self) -> None:
-        """Polls the progress until the session has ended."""
-        seen, stalled_polls = self._progress(), 0
-        while not self._ended.wait(self._timeout_secs / _STALL_POLLS):
-            if getattr(self._session, "_closed", False):
-                return  # TensorFlow's sessions call no hook on some ways out.
-            progress = self._progress()
-            stalled_polls = stalled_polls + 1 if progress == seen else 0
-            seen = progress
-            if stalled_polls == _STALL_POLLS:
-                self._report()
-                if self._stop:
-                    self._end_session()
-                    return
+        """Looks at the progress until the session has ended."""
+        watch_progress(self._ended.wait, self._timeout_secs, self._progress, self._when_still)
+
+    def _progress(self) -> tuple[int, int] | None:
+        if getattr(self._session, "_closed", False):
+            return None  # TensorFlow's sessions call no hook on some ways out.
+        return getattr(self._session, "runs_ended", 0), self._hook._calls
+
+    def _when_still(self, seen: Any) -> bool:
+        if seen == self._reported:
+            return True
+        self._reported = seen
+        self._report()
+        if self._stop:
+            self._end_session()
+        return not self._stop
 
     def _report(self) -> None:
         threads = sorted(threading.enumerate(), key=lambda thread: thread is not threading.main_thread())

@@ -24,6 +24,7 @@ from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.sessions import PlanExecutor, current_origin, session_role
 from fastsup.events.writers import close_writers, register_session
+from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.session import Session
 from fastsup.train.engine import report_error
@@ -139,10 +140,13 @@ class _MonitoredSession(MonitoredSessionBase):
         should_recover: bool,
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
-        handle_signals: bool = False,
+        handle_signals: bool | None = None,
         profiler: Any = None,
     ) -> None:
         self._hooks = hooks_argument("hooks", hooks)
+        if handle_signals is None:
+            # A generator gives its hooks once, to their `begin`.
+            handle_signals = iter(self._hooks) is not self._hooks and any(map(_saves_checkpoints, self._hooks))
         self._profiler = check_profiler(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
@@ -348,6 +352,12 @@ class _MonitoredSession(MonitoredSessionBase):
         return self._coordinated_creator.tf_sess
 
 
+def _saves_checkpoints(hook: Any) -> bool:
+    if isinstance(hook, AdaptedHook):
+        return isinstance(hook.loop_hook, CheckpointHook)
+    return isinstance(hook, tf_hooks.CheckpointSaverHook)
+
+
 def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession:
     # Programs replace the constructor of RecoverableSession by one that takes TensorFlow's only argument.
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
@@ -378,7 +388,8 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         one raises its error. None: no limit, as in TensorFlow.
       handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
         then the program, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint is saved.
-        A second signal of the kind ends the program at once.
+        A second signal of the kind ends the program at once. None: True if a hook saves checkpoints, which is a
+        `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
       profiler: `fastsup.HookProfiler` that records the costs of hooks and steps. None: the profiler of the whole
         program, if one is on.
 
@@ -395,7 +406,7 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         hooks: Iterable[Any] | None = None,
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
-        handle_signals: bool = False,
+        handle_signals: bool | None = None,
         profiler: Any = None,
     ) -> None:
         super().__init__(
@@ -425,6 +436,7 @@ class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularM
       restore: "strict" or "partial", as for `SessionManager`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: whether to show the progress on stderr: adds a `ProgressHook`, unless `hooks` has one.
+      handle_signals: whether SIGTERM and SIGINT end the session between two steps, as for `MonitoredSession`.
 
     Raises:
       Exception: as for `MonitoredSession` and `ChiefSessionCreator`.
@@ -444,6 +456,7 @@ class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularM
         restore: str = "strict",
         profiler: Any = None,
         progress: bool = False,
+        handle_signals: bool | None = None,
     ) -> None:
         hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
         creator = ChiefSessionCreator(
@@ -457,5 +470,10 @@ class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularM
             restore=restore,
         )
         super().__init__(
-            creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs, profiler=profiler
+            creator,
+            hooks,
+            should_recover=False,
+            stop_grace_period_secs=stop_grace_period_secs,
+            handle_signals=handle_signals,
+            profiler=profiler,
         )

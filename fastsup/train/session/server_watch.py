@@ -10,7 +10,8 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.peer_liveness import ServerProbe, end_connections, named_tasks, silent_tasks
+from fastsup.cluster.peer_liveness import end_connections, named_tasks, probe_servers, silent_tasks
+from fastsup.common.liveness import LongCall, watch_progress
 from fastsup.runtime.session import Session
 
 __all__ = ["watch_servers"]
@@ -18,9 +19,6 @@ __all__ = ["watch_servers"]
 # Seconds without the end of a step after which the tasks are asked, and seconds that they have to answer.
 STILL_SECS = 60.0
 ANSWER_SECS = 60.0
-# Progress is looked at so often in that time. Looks are counted, not seconds: a process that was suspended for an hour
-# has missed looks, but its tasks haven't been silent.
-_LOOKS = 4
 # Seconds between two questions to the coordinator while the tasks are asked.
 _POLL_SECS = 1.0
 
@@ -41,10 +39,6 @@ def watch_servers(session: Any, coord: Any) -> None:
         threading.Thread(target=watch.run, name="watch over the servers", daemon=True).start()
 
 
-def _progress(session: Session) -> tuple[int, int]:
-    return session.runs_ended, session.gate.passed
-
-
 class _ServerWatch:
     """The body of the thread. It doesn't keep the session alive.
 
@@ -57,36 +51,36 @@ class _ServerWatch:
         self._session = weakref.ref(session)
         self._coord = coord
         # One that hasn't been answered: its thread waits as long as the task is silent, so it is asked again.
-        self._probe: ServerProbe | None = None
+        self._probe: LongCall | None = None
 
     def run(self) -> None:
         """Looks at the progress until the session has ended."""
-        seen, still = None, 0
-        while not self._coord.wait_for_stop(STILL_SECS / _LOOKS):
-            session = self._session()
-            if session is None or session._closed:
-                return
-            before, seen = seen, _progress(session)
-            waits = session.gate.running > 0 or session.gate.closed
-            still = still + 1 if waits and seen == before else 0
-            if still >= _LOOKS:
-                still = 0
-                if not self._all_answer(session, seen) and not self._end_wait(session, seen):
-                    return
-            del session
+        watch_progress(self._coord.wait_for_stop, STILL_SECS, self._progress, self._when_still)
 
-    def _goes_on(self, session: Session, seen: tuple[int, int]) -> bool:
-        return bool(self._coord.should_stop()) or session._closed or _progress(session) != seen
+    def _progress(self) -> Any:
+        session = self._session()
+        if session is None or session._closed:
+            return None
+        if session.gate.running > 0 or session.gate.closed:
+            return session.runs_ended, session.gate.passed
+        return object()  # Nothing waits: it differs from every other answer.
 
-    def _all_answer(self, session: Session, seen: tuple[int, int]) -> bool:
+    def _when_still(self, seen: Any) -> bool:
+        session = self._session()
+        return session is not None and (self._all_answer(session, seen) or self._end_wait(session, seen))
+
+    def _goes_on(self, seen: Any) -> bool:
+        return bool(self._coord.should_stop()) or self._progress() != seen
+
+    def _all_answer(self, session: Session, seen: Any) -> bool:
         """Whether all tasks answer; also if the session goes on, or ends, while they are asked."""
-        self._probe = self._probe or ServerProbe(os.fsdecode(session.sess_str), session._config)
+        self._probe = self._probe or probe_servers(os.fsdecode(session.sess_str), session._config)
         try:
             for _ in range(max(1, round(ANSWER_SECS / _POLL_SECS))):
-                if self._probe.has_answered(_POLL_SECS):
+                if self._probe.has_returned(_POLL_SECS):
                     self._probe = None
                     return True
-                if self._goes_on(session, seen):
+                if self._goes_on(seen):
                     return True
         except errors.OpError as error:
             # They do answer. If something is wrong, the step itself will say so.
@@ -95,12 +89,12 @@ class _ServerWatch:
             return True
         return False
 
-    def _end_wait(self, session: Session, seen: tuple[int, int]) -> bool:
+    def _end_wait(self, session: Session, seen: Any) -> bool:
         """Ends what waits. Returns False if the session was closed for that."""
         target = os.fsdecode(session.sess_str)
         tasks = named_tasks(session._config.device_filters)
         silent = silent_tasks(tasks)
-        if self._goes_on(session, seen):
+        if self._goes_on(seen):
             return True
         # The port of a process that is stopped answers: then it may be any task but this one.
         suspects = silent or {address: name for address, name in tasks.items() if not target.endswith(f"//{address}")}

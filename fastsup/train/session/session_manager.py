@@ -24,7 +24,7 @@ from fastsup.checkpoint.restore import (
     restore_partially,
     warn_of_other_shapes,
 )
-from fastsup.cluster.peer_liveness import ServerProbe, named_tasks, silent_tasks
+from fastsup.cluster.peer_liveness import named_tasks, probe_servers, silent_tasks
 from fastsup.cluster.tf_config import TaskType, read_tf_config
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_no_pattern, doubt_about
@@ -138,7 +138,7 @@ def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededErro
 
 def wait_for_servers(master: str, config: Any, limit: float, log_interval: float, log: WaitLog | None = None) -> None:
     """Waits until all tasks of a cluster answer. A session's first run would block for ever without them."""
-    probe = ServerProbe(master, config)
+    probe = probe_servers(master, config)
     log = log or WaitLog(log_interval)
 
     def awaited() -> str:
@@ -148,7 +148,7 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
         return f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached{which}"
 
     poll_secs = log_interval if log_interval > 0 else 1.0
-    while not probe.has_answered(max(0.0, min(poll_secs, limit - log.waited()))):
+    while not probe.has_returned(max(0.0, min(poll_secs, limit - log.waited()))):
         if log.waited() >= limit:
             raise deadline_exceeded(limit, awaited())
         if log.is_due():

@@ -72,7 +72,7 @@ def MonitoredTrainingSession(
     recovery_wait_secs: float = 30,
     restore: str = "strict",
     max_recoveries: int | None = 10,
-    handle_signals: bool = True,
+    handle_signals: bool | None = None,
     profiler: Any = None,
     progress: bool = False,
 ) -> MonitoredSession:
@@ -108,7 +108,7 @@ def MonitoredTrainingSession(
       restore: "strict" or "partial", as for `SessionManager`.
       max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`. None: no limit.
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
-        `MonitoredSession`. Only with a `checkpoint_dir`.
+        `MonitoredSession`. None: True with a `checkpoint_dir`, of a worker too, and if a hook saves checkpoints.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: whether to show the step, the rate and the remaining time on stderr: adds a `ProgressHook`, unless
         `hooks` has one.
@@ -124,8 +124,9 @@ def MonitoredTrainingSession(
       tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
-    check_flag(async_save=async_save, handle_signals=handle_signals)
-    handle_signals = handle_signals and bool(checkpoint_dir)
+    check_flag(async_save=async_save)
+    if handle_signals is None and checkpoint_dir:
+        handle_signals = True
     save_summaries_steps, save_summaries_secs = interval_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
     scaffold = scaffold or Scaffold()

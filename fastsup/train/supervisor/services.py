@@ -65,7 +65,7 @@ class Sessions:
     ) -> Iterator[Any]:
         """Yields the session of `Supervisor.managed_session`, which is a context manager of this generator."""
         sv = self._sv
-        watches = self._handle_signals and sv._logdir is not None and stop_signals.install()
+        watches = self._handle_signals and stop_signals.install()
         try:
             session = self._prepare_or_stop(master, config, start_standard_services, close_summary_writer)
             try:

@@ -214,9 +214,9 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
       async_save: whether checkpoints are written in the background.
       stray_threads: the end of a finished run of which a thread outlives `stop_grace_secs`. "warn": a warning with the
         thread's name and stack. "raise": a RuntimeError, as in TensorFlow.
-      handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end a `managed_session` that has a
-        `logdir` between two steps, with a checkpoint, and then the program, with exit code 143 or KeyboardInterrupt. A
-        second signal of the kind ends the program at once.
+      handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end a `managed_session` between two
+        steps, with a checkpoint, and then the program, with exit code 143 or KeyboardInterrupt. A second signal of the
+        kind ends the program at once. None: True for the chief with a `logdir`, which saves.
       profiler: `fastsup.HookProfiler` that records the runs of the thread that makes the session. None: the profiler of
         the whole program, if one is on.
 
@@ -257,7 +257,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         executor: str = "auto",
         async_save: bool = False,
         stray_threads: str = "warn",
-        handle_signals: bool = True,
+        handle_signals: bool | None = None,
         profiler: Any = None,
     ) -> None:
         if context.executing_eagerly():
@@ -274,7 +274,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
                 "executor of their SessionManager, so pass executor to that."
             )
-        check_flag(async_save=async_save, handle_signals=handle_signals)
+        check_flag(async_save=async_save)
         self._executor = executor
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
@@ -282,6 +282,9 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         # Only the chief writes files.
         self._is_chief = is_chief
         self._logdir = logdir if is_chief else None
+        if handle_signals is None:
+            handle_signals = self._logdir is not None
+        check_flag(handle_signals=handle_signals)
         self._save_summaries_secs = save_summaries_secs if is_chief else None
         self._save_model_secs = save_model_secs if is_chief else None
         save_path = os.path.join(logdir, checkpoint_basename) if self._logdir else None

@@ -1,18 +1,16 @@
 """The probe of the calls of a `fastsup.function`: a row for each trace, and for what TensorFlow runs in its place."""
 
 import functools
-import sys
 import weakref
 
 from fastsup.eager.calls cimport LiftedCalls, LiftedStep, Route
-from fastsup.profile.recording.recorder cimport Recorder, RecorderProbe, recorded_here
+from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.statistics cimport SpanStats, fs_step_uncount, trace_of_this_thread
 from fastsup.profile.recording.watch.probes cimport CallProbe
 
 from tensorflow.python.eager import context
 
 from fastsup.core.sessions import PlanExecutor, origin_of_call
-from fastsup.core.probe import program_profiler_now
 from fastsup.eager.function import executor_of
 from fastsup.eager.calls import why_not_lifted_here
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
@@ -49,6 +47,16 @@ cdef class FunctionProbe(CallProbe):
 
     def __call__(self, function, args, kwargs):
         return self.make(function, args, kwargs)
+
+    def not_lifted(self, function, reason):
+        if self.function() is not function:
+            return
+        if reason is not None or context.executing_eagerly():
+            self.charge_to(self.stats_by_tensorflow(why_not_lifted_here() if reason is None else reason))
+        else:
+            # It is traced into another function.
+            fs_step_uncount(trace_of_this_thread(self.recorder))
+            self.charge_to(self.stats_of_phase(TRACING))
 
     cdef int called(self) except -1:
         cdef LiftedCalls function = self.function()
@@ -105,62 +113,17 @@ def executors_of(dict stats_by_step):
     return {"asked": "auto", "plans": plans, "operations": 0}
 
 
-def recorder_of_calls():
-    """Makes the function from a function to what makes and records its calls as steps: its probe.
+def new_function_probe(Recorder recorder not None, function, frame, dict probes not None):
+    """Makes the probe of a function's calls.
 
-    That function returns None while no profiler is on for the program.
+    Args:
+      recorder: the recorder that the calls are recorded by.
+      function: the function.
+      frame: the frame of the first call.
+      probes: the probes by id of the function, which this one is added to. The end of the function removes it.
     """
-    # By id of the functions.
-    cdef dict probes = {}
-
-    def recorder_of(function):
-        cdef FunctionProbe probe
-        recorder = program_profiler_now()
-        if not isinstance(recorder, Recorder):
-            return None
-        number = id(function)
-        probe = probes.get(number)
-        if probe is None or probe.recorder is not recorder:
-            probe = FunctionProbe.__new__(FunctionProbe)
-            probe.setup_function(recorder, function, sys._getframe(0), lambda gone: probes.pop(number, None))
-            probes[number] = probe
-        return probe
-
-    return recorder_of
-
-
-cdef FunctionProbe probe_of(object function):
-    """The probe of the function's call that this thread is in, or None."""
-    cdef RecorderProbe here = recorded_here()
-    if isinstance(here, FunctionProbe) and (<FunctionProbe> here).function() is function:
-        return here
-    return None
-
-
-def recorded_elsewhere(method):
-    """`_call_elsewhere` of functions: a call where no lifted graph may run."""
-    @functools.wraps(method)
-    def _call_elsewhere(self, args, kwargs):
-        cdef FunctionProbe probe = probe_of(self)
-        if probe is not None:
-            if context.executing_eagerly():
-                probe.charge_to(probe.stats_by_tensorflow(why_not_lifted_here()))
-            else:
-                # It is traced into another function.
-                fs_step_uncount(trace_of_this_thread(probe.recorder))
-                probe.charge_to(probe.stats_of_phase(TRACING))
-        return method(self, args, kwargs)
-
-    return _call_elsewhere
-
-
-def recorded_by_tensorflow(method):
-    """`_call_tensorflow` of functions: a call that isn't lifted, for a reason."""
-    @functools.wraps(method)
-    def _call_tensorflow(self, args, kwargs, reason):
-        cdef FunctionProbe probe = probe_of(self)
-        if probe is not None:
-            probe.charge_to(probe.stats_by_tensorflow(reason))
-        return method(self, args, kwargs, reason)
-
-    return _call_tensorflow
+    cdef FunctionProbe probe = FunctionProbe.__new__(FunctionProbe)
+    number = id(function)
+    probe.setup_function(recorder, function, frame, lambda gone: probes.pop(number, None))
+    probes[number] = probe
+    return probe

@@ -45,7 +45,6 @@ __all__ = [
     "between_batches",
     "end_batch",
     "replacements",
-    "replacements_of_arrays",
     "replacements_of_keras_2",
     "timed_batch_part",
 ]
@@ -144,6 +143,8 @@ _EVENTS = (
 # How backends are written.
 _BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": "PyTorch"}
 _KERAS_2 = "TensorFlow (Keras 2)"
+# The attribute that `fastsup.keras.accelerate` gives a model.
+_ACCELERATION = "_fastsup_acceleration"
 # The attribute of an iterator over epochs that has its `TimedInput`.
 _TIMED_INPUT = "_fastsup_timed_input"
 # Ends an iterator.
@@ -177,11 +178,6 @@ def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
     """The same for Keras 2, whose step takes its input itself, unseen."""
     yield from _of_models(tf_keras.Model)
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
-
-
-def replacements_of_arrays(inputs: ModuleType) -> Iterator[Replacement]:
-    """The same for the batches of arrays of an accelerated model, which its function takes row by row."""
-    yield inputs.OrderedBatches, "__next__", functools.partial(timed_batch_part, phase=INPUT_WAIT)
 
 
 def _of_models(model: Any) -> Iterator[Replacement]:
@@ -274,10 +270,8 @@ def _runner_of_calls(model: weakref.ref[Any], name: str) -> dict[str, Any]:
 
 def _accelerated(model: Any) -> Sequence[Any]:
     """The `fastsup.keras.FunctionReport`s of a model that is accelerated; else none."""
-    accelerate, report = (sys.modules.get(f"fastsup.keras.{name}") for name in ("accelerate", "report"))
-    if accelerate is None or report is None or accelerate.acceleration_of(model) is None:
-        return ()
-    functions: Sequence[Any] = report.report(model)
+    acceleration = getattr(model, _ACCELERATION, None)
+    functions: Sequence[Any] = () if acceleration is None else acceleration.report(model)
     return functions
 
 
@@ -293,8 +287,7 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
 
         # The input of an accelerated model has the dataset in it.
         dataset = self._distributed_dataset
-        accelerated = sys.modules.get("fastsup.keras.inputs")
-        is_ours = accelerated is not None and isinstance(dataset, accelerated.LoopInput)
+        is_ours = getattr(dataset, "has_own_dataset", False)
         timed = timed_input(dataset.dataset if is_ours else dataset)
         if timed is not None:
             if is_ours:
