@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import threading
 import types
@@ -20,7 +21,7 @@ from tensorflow.python.util import compat
 
 from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.core.checks import check_choice
+from fastsup.core.checks import check_choice, did_you_mean
 from fastsup.eager import bridge
 from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
 from fastsup.eager.choice import choose
@@ -502,6 +503,11 @@ def function(
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
+    known = inspect.signature(def_function.function).parameters
+    for name in arguments:
+        if name not in known:
+            hint = did_you_mean(name, ["executor", "fallback", *known])
+            raise TypeError(f"function() got an unexpected keyword argument {name!r}.{hint}")
     if func is None:
         return functools.partial(function, executor=executor, fallback=fallback, **arguments)
     if isinstance(func, Function):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.checks import check_flag, check_interval, check_takes
+from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords
 from fastsup.core.clock import steady
 from fastsup.core.schedule import Scheduled
 
@@ -123,6 +123,7 @@ class CallHook(PeriodicHook):
             self.function(loop)
 
 
+@suggest_keywords
 def every(
     steps: int | None = None, *, secs: float | None = None, at_end: bool = False, on_error: bool = False
 ) -> Callable[[Callable[[Any], Any]], CallHook]:

@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import errors_impl, ops
 
 from fastsup.common.errors import is_end_of_input
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, suggest_keywords
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
 from fastsup.steps.native import take_rows
@@ -65,6 +65,7 @@ class ArrayBatches(_State):
         isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there are.
     """
 
+    @suggest_keywords
     def __init__(
         self,
         arrays: Any,
