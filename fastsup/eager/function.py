@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, overload
 
+import fastsup.runtime  # isort: skip  (its error names the missing extra if TensorFlow isn't installed)  # noqa: F401
+
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl

@@ -13,7 +13,8 @@ from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 
 from fastsup.keras.ahead import Call, Epoch
-from fastsup.steps.batches import ArrayBatches, ArrayBlocks, IteratorBlocks
+from fastsup.steps.array_batches import ArrayBatches
+from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
 
