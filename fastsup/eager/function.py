@@ -76,6 +76,9 @@ class _Entry:
         self.may_be_lifted = False
 
 
+_IN_TEST = "the self-test of this installation isn't over, and TensorFlow runs the function until it has passed"
+
+
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
 
@@ -103,6 +106,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not = ""
         self._why_elsewhere = ""
+        # Whether TensorFlow has run it because a self-test was under way.
+        self._has_run_in_test = False
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
 
@@ -192,6 +197,12 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
+        if bridge.is_testing() and self._fallback != "raise":
+            self._has_run_in_test = True
+            self._why_elsewhere = _IN_TEST
+            return False
+        if self._why_elsewhere == _IN_TEST:
+            self._why_elsewhere = ""
         if not bridge.unavailable_reason() and not self._entries and not self._why_not:
             if not why_not_lifted_here():  # The bridge has been opened just now.
                 return True
@@ -341,6 +352,11 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         try:
             with completed_before_exit:
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
+                if self._has_run_in_test and graph.keeps_random_sequences:
+                    raise NotLiftable(
+                        "TensorFlow has run it during the self-test of this installation, and its random sequences "
+                        "would begin again. In the next process it is lifted"
+                    )
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
                 step = LiftedStep(graph, chooser, concrete.function_type.pack_output)

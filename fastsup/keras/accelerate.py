@@ -14,6 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_choice, check_fuse, suggest_keywords
 from fastsup.core.probe import RECORDS_METHOD
+from fastsup.eager import bridge
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
 from fastsup.keras.ahead import StepsAhead
@@ -233,6 +234,9 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
             f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
             "KERAS_BACKEND=tensorflow before Keras is imported."
         )
+    if fallback != "raise":
+        # The first steps of an installation don't wait for it.
+        bridge.begin_self_test()
     acceleration = Acceleration(model, executor, fallback, fuse)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
     acceleration.install()
