@@ -65,7 +65,7 @@ _steps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _SelfTest(threading.Thread):
-    """The self-test beside the program.
+    """The self-test, which the program does not wait for.
 
     Attributes:
       outcome: why it has failed; an empty string if it has passed. Set when the thread has ended.
