@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.core import Hook
@@ -236,6 +236,17 @@ class TimeLimitHook(Hook):
 
     def after_step(self, loop: Any, value: Any) -> None:
         loop.request_stop()
+
+
+def stop_steps(hooks: Iterable[Any], first_step: int) -> list[int]:
+    """The global steps at which the `StopAtStepHook`s among hooks end a loop.
+
+    Args:
+      hooks: the hooks.
+      first_step: the global step from which the loop begins.
+    """
+    stops = [hook for hook in hooks if isinstance(hook, StopAtStepHook)]
+    return [first_step + (stop.num_steps or 0) if stop.last_step is None else stop.last_step for stop in stops]
 
 
 class StopWhenHook(PeriodicHook):
