@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from fastsup.eager.function import function as function
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
-    from fastsup.steps.batches import ArrayBatches as ArrayBatches
+    from fastsup.steps.array_batches import ArrayBatches as ArrayBatches
     from fastsup.steps.bind import bind as bind
     from fastsup.steps.bind import bind_batches as bind_batches
 
@@ -61,7 +61,7 @@ def get_include() -> str:
 
 _ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
 _MODULES = {
-    "ArrayBatches": "fastsup.steps.batches",
+    "ArrayBatches": "fastsup.steps.array_batches",
     "HookProfiler": "fastsup.profile.profiler",
     "Session": "fastsup.runtime.session",
     "bind": "fastsup.steps.bind",

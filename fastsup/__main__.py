@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import re
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ import fastsup
 from fastsup import pages
 from fastsup.common.versions import tensorflow_version
 from fastsup.compat import run
+from fastsup.core.checks import did_you_mean
 from fastsup.profile import command, doctor
 
 
@@ -46,10 +48,18 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_parser(commands)
     doctor.add_parser(commands)
     pages.add_parser(commands)
-    chosen, unknown = parser.parse_known_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    choices = commands.choices
+    if given and not given[0].startswith("-") and given[0] not in choices:
+        hint = did_you_mean(given[0], choices)
+        parser.error(f"there is no command {given[0]!r}.{hint} The commands are {', '.join(choices)}.")
+    chosen, unknown = parser.parse_known_args(given)
     if unknown:
         # The command's own parser reports it, with its usage.
-        chosen.fail(f"unrecognized arguments: {' '.join(unknown)}")
+        command_help = next(choices[name] for name in given if name in choices).format_help()
+        options = re.findall(r"--(?!help)[a-z][a-z-]*", command_help)
+        hints = "".join(did_you_mean(option, options) for option in unknown)
+        chosen.fail(f"unrecognized arguments: {' '.join(unknown)}{hints and '.'}{hints}")
     return int(chosen.run(chosen))
 
 

@@ -68,6 +68,35 @@ def test_every_public_name_has_signature_and_help(package: str) -> None:
         assert name in pydoc.render_doc(value)
 
 
+@pytest.mark.parametrize("package", ["fastsup", "fastsup.keras", "fastsup.loop"])
+def test_the_error_about_a_misspelt_keyword_proposes_the_right_one(package: str) -> None:
+    module = importlib.import_module(package)
+    tried = 0
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value) or (inspect.isclass(value) and issubclass(value, (Exception, tuple))):
+            continue
+        parameters = inspect.signature(value).parameters.values()
+        own = [each.name for each in parameters if each.default is not each.empty]
+        if name != "function" and any(each.kind is each.VAR_KEYWORD for each in parameters):
+            continue  # They are those of the program's own step.
+        required = [len for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
+        for keyword in own:
+            with pytest.raises(TypeError, match=rf"{keyword}x'\. Did you mean '{keyword}'\?"):
+                value(*required, **{f"{keyword}x": None})
+            tried += 1
+    assert tried >= 5
+
+
+def test_an_error_in_the_function_proposes_no_keyword() -> None:
+    with pytest.raises(TypeError, match=r"^secs must be a number, got 'a' of type str\.$"):
+        fastsup.loop.every(secs="a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^every\(\) got an unexpected keyword argument 'zzz'$"):
+        fastsup.loop.every(zzz=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^function\(\) got .* 'jit_compil'\. Did you mean 'jit_compile'\?$"):
+        fastsup.function(len, jit_compil=True)
+
+
 def test_signatures_of_compiled_classes() -> None:
 
     expected = {

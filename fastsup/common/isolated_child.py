@@ -7,12 +7,16 @@ file is also the program of the child: it imports nothing but Python's own modul
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
@@ -27,12 +31,15 @@ _INTERPRETER = re.compile(r"python[\d.]*(?:d|t|td|-dbg)?")
 _Place = tuple["str | None", "list[str] | None"]
 
 
-def run(module: str, timeout: float, **environment: str) -> subprocess.CompletedProcess[bytes]:
+def run(
+    module: str, timeout: float, started: Callable[[subprocess.Popen[bytes]], Any] | None = None, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
     """Calls the function `main` of a module in a child process.
 
     Args:
       module: the module's name.
       timeout: seconds after which the child is killed.
+      started: function that gets the child when it has started. None for none.
       **environment: environment variables that the child gets besides those of this process.
 
     Returns:
@@ -43,15 +50,22 @@ def run(module: str, timeout: float, **environment: str) -> subprocess.Completed
       subprocess.TimeoutExpired: the child was killed after the timeout.
     """
     task = {"module": module, "python": sys.version, "modules": _loaded_modules(), "path": _search_path()}
-    return subprocess.run(
+    with subprocess.Popen(
         [_interpreter(), "-I", "-B", __file__],
-        input=json.dumps(task).encode(),
         env={**os.environ, **environment},
         cwd="/",
-        capture_output=True,
-        timeout=timeout,
-        check=False,
-    )
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        try:
+            if started is not None:
+                started(child)
+            output, errors = child.communicate(json.dumps({**task, "parent": os.getpid()}).encode(), timeout)
+        except BaseException:
+            child.kill()
+            raise
+        return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
 
 
 def _interpreter() -> str:
@@ -117,8 +131,21 @@ class _SameModules:
         return namespace
 
 
+# Of Linux: the signal that a process gets when the thread that has started it ends.
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent(parent: int) -> None:
+    """Has this process end when its parent does, however that ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the program has ended")
+
+
 def _main() -> None:
     task = json.load(sys.stdin.buffer)
+    _end_with_parent(task["parent"])
     if sys.version != task["python"]:
         sys.exit(f"{sys.executable} is Python {sys.version}, and the program runs in Python {task['python']}")
     sys.meta_path.insert(0, _SameModules(task["modules"]))

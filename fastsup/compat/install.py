@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastsup.common.versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
 from fastsup.compat.import_hook import KERAS_TRAINER, ImportHook, is_interface
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, suggest_keywords
 
 if TYPE_CHECKING:
     from fastsup.compat.moved_names import MovedNames
@@ -25,6 +25,7 @@ _LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
 _current: Installation | None = None
 
 
+@suggest_keywords
 def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
     """Puts fastsup's classes where programs look for TensorFlow's, until `uninstall`.
 

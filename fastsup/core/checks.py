@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from fastsup.core.errors import safe_repr
 
@@ -24,11 +26,13 @@ __all__ = [
     "check_range",
     "check_step_function",
     "check_takes",
+    "did_you_mean",
     "doubt_about",
     "hint_for_class",
     "is_number",
     "misspelt_callbacks",
     "pattern_in",
+    "suggest_keywords",
     "why_begin_failed",
     "why_no_loop_hook",
     "why_step_needs_arguments",
@@ -384,11 +388,54 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
     for name in given:
         if taken is None or name in taken:
             continue
-        near = get_close_matches(name.lower(), taken, 1)
-        if near:
-            raise TypeError(
-                f"{kind.__qualname__}.__init__() got an unexpected keyword argument {name!r}. Did you mean {near[0]!r}?"
-            )
+        hint = did_you_mean(name, taken)
+        if hint:
+            raise TypeError(f"{kind.__qualname__}.__init__() got an unexpected keyword argument {name!r}.{hint}")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The hint for a misspelt name.
+
+    Args:
+      name: the name.
+      names: the names that there are.
+
+    Returns:
+      Text to append to an error: " Did you mean 'fuse'?", or "" if no name is similar.
+    """
+    spelled = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), spelled, 1)
+    return f" Did you mean {spelled[near[0]]!r}?" if near else ""
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Lets Python's error about a misspelt keyword argument have the nearest name, as Python 3.13's own has.
+
+    A decorator for functions in Python, and for the constructors of classes that aren't hooks of loops.
+
+    Args:
+      function: the function.
+    """
+    if sys.version_info >= (3, 13):
+        return function
+
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                # The call itself has failed, nothing in the function.
+                names = [name for name in inspect.signature(function).parameters if name != "self"]
+                hint = next((did_you_mean(name, names) for name in kwargs if name not in names), "")
+                error.args = (f"{error}.{hint}" if hint else str(error),)
+            raise
+
+    return call
 
 
 def _keywords_of(kind: type) -> list[str] | None:

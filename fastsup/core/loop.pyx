@@ -338,8 +338,9 @@ cdef class Loop:
         cdef uint64_t before = changes()[0]
         try:
             hook.begin(self)
-        except AttributeError as error:
-            why = why_begin_failed(hook, error)
+        except Exception as error:
+            add_note(error, f"Raised by begin of the hook {safe_repr(hook)}.")
+            why = why_begin_failed(hook, error) if isinstance(error, AttributeError) else None
             if why is not None:
                 add_note(error, why)
             raise

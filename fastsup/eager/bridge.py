@@ -2,9 +2,11 @@
 
 The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened for
 versions on a list alone, and before that its own process opens it and runs functions. If that process fails or
-crashes, this one never opens the bridge, and TensorFlow runs all functions. A verdict about TensorFlow is kept, by
-version and build, in the user's cache: a success for good, a failure for a day. If the self-test can't be completed (no
-memory, a signal, a module that isn't found), that holds for this process alone.
+crashes, this one never opens the bridge, and TensorFlow runs all functions. The test takes some seconds; a program that
+calls `begin_self_test` doesn't wait for it, and TensorFlow runs its functions until the test has passed.
+
+A verdict about TensorFlow is kept, by version and build, in the user's cache: a success for good, a failure for a day.
+If the self-test can't be completed (no memory, a signal, a module that isn't found), that holds for this process alone.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.eager import context
 from tensorflow.python.framework import versions
+from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common import isolated_child
 from fastsup.common.errors import is_raised_outside
@@ -35,9 +38,11 @@ from fastsup.common.interpreter_end import fork_reason
 from fastsup.common.versions import untried_reason
 from fastsup.eager import calls, eager_session
 
-__all__ = ["forked_reason", "keep_track", "unavailable_reason"]
+__all__ = ["begin_self_test", "forked_reason", "is_testing", "keep_track", "unavailable_reason"]
 
 SELF_TEST_SECS = 180
+# Seconds that the end of a program waits for a self-test: a short program would otherwise never keep a verdict.
+END_SECS = 15
 _FAILURE_SECS = 24 * 3600
 # How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
@@ -50,6 +55,8 @@ _EXHAUSTED = re.compile(
 # Lines of TensorFlow that aren't errors: the log, and addresses of a stack.
 _NO_ERROR = re.compile(r"WARNING: All log|[IW]\d{4} |\d{4}-\d\d-\d\d \S+ [IW] |\*\*\*| +@ +0x")
 
+_SEE = "See `python -m fastsup docs functions#the-self-test`."
+
 _lock = threading.RLock()
 _outcome: str | None = None
 _process = os.getpid()
@@ -57,16 +64,78 @@ _process = os.getpid()
 _steps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+class _SelfTest(threading.Thread):
+    """The self-test, which the program does not wait for.
+
+    Attributes:
+      outcome: why it has failed; an empty string if it has passed. Set when the thread has ended.
+    """
+
+    def __init__(self) -> None:
+        # A daemon: the interpreter waits for other threads before it calls the exit handlers.
+        super().__init__(name="fastsup-self-test", daemon=True)
+        self.outcome = ""
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        try:
+            self.outcome = _test_and_keep(self._take_child)
+        except BaseException as error:
+            self.outcome = f"the self-test couldn't be completed: {type(error).__name__}: {error}"
+
+    def _take_child(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+
+    def end(self) -> None:
+        """Waits for the test at the end of the program. Kills it if it takes too long."""
+        if not self.is_alive():
+            return
+        logging.warning("The program has ended. Its end waits for fastsup's self-test: %d seconds at most.", END_SECS)
+        self.join(END_SECS)
+        if self.is_alive() and self._child is not None:
+            self._child.kill()
+            self.join(END_SECS)
+
+
+# The self-test that the program doesn't wait for, if there is one.
+_test: _SelfTest | None = None
+
+
+def begin_self_test() -> None:
+    """Begins the self-test in another thread, unless a verdict is known. See `is_testing`."""
+    global _test
+    with _lock:
+        if _outcome is None and _test is None and not _why_unknown() and _kept_verdict() is None:
+            logging.warning(
+                "fastsup runs a self-test with this installation of TensorFlow in a child process, for a few seconds, "
+                "once. TensorFlow runs the steps until the test has passed. %s",
+                _SEE,
+            )
+            test = _SelfTest()
+            test.start()
+            _test = test
+
+
+def is_testing() -> bool:
+    """Returns True while a self-test runs that `begin_self_test` has begun."""
+    return _outcome is None and _test is not None and _test.is_alive()
+
+
 def unavailable_reason() -> str:
-    """Opens the bridge if that is possible. The first call may run the self-test, which takes some seconds.
+    """Opens the bridge if that is possible. The first call may run the self-test, or wait for it, for some seconds.
 
     Returns:
       Why no function can be lifted in this process; an empty string if functions can be lifted.
     """
     global _outcome
+    test = _test
+    if test is not None and _outcome is None:
+        # Without the lock: another thread may ask whether the test has ended.
+        test.join()
     with _lock:
         if _outcome is None:
-            _outcome = _why_unknown() or _why_self_test_failed() or open_untested()
+            failed = _why_unknown() or (_why_self_test_failed() if test is None else test.outcome)
+            _outcome = failed or open_untested()
         return _outcome
 
 
@@ -122,7 +191,8 @@ def _libraries() -> list[str]:
     return [str(folder / name) for name in names if (folder / name).exists()]
 
 
-def _why_self_test_failed() -> str:
+def _kept_verdict() -> str | None:
+    """The verdict of an earlier process; None if there is none, or an old one."""
     place = _outcome_file()
     if place is not None:
         try:
@@ -132,7 +202,25 @@ def _why_self_test_failed() -> str:
                 return outcome
         except (OSError, ValueError, KeyError, TypeError):
             pass
-    outcome, is_verdict = _self_test()
+    return None
+
+
+def _why_self_test_failed() -> str:
+    kept = _kept_verdict()
+    if kept is not None:
+        return kept
+    logging.warning(
+        "fastsup runs a self-test with this installation of TensorFlow in a child process. This call waits for it: a "
+        "few seconds, once. %s",
+        _SEE,
+    )
+    return _test_and_keep()
+
+
+def _test_and_keep(started: Any = None) -> str:
+    """Runs the self-test. Keeps a verdict for later processes. Returns why it has failed, or ""."""
+    place = _outcome_file()
+    outcome, is_verdict = _self_test(started)
     if is_verdict and place is not None:
         if outcome:
             outcome = f"{outcome.rstrip('.')}. It isn't repeated for a day, unless you delete {place}"
@@ -174,10 +262,10 @@ def report(state: str, reason: str = "") -> None:
     print(_build(), state, " ".join(reason.split()), flush=True)
 
 
-def _self_test() -> tuple[str, bool]:
+def _self_test(started: Any = None) -> tuple[str, bool]:
     """Runs the self-test in its own process: why functions can't be lifted, and whether that is TensorFlow's fault."""
     try:
-        done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, TF_CPP_MIN_LOG_LEVEL="3")
+        done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, started, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
     except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
@@ -205,13 +293,17 @@ def _end() -> None:
     calls.share(None)
     if forked_reason():
         return
+    if _test is not None:
+        _test.end()
     for step in list(_steps):
         step.leave_open()
         step.release_all()
 
 
 def _forget() -> None:
-    """In a child of `os.fork()`: the runtime's threads aren't there."""
+    """In a child of `os.fork()`: the threads of the runtime and of a self-test aren't there."""
+    global _lock, _test
+    _lock, _test = threading.RLock(), None
     calls.share(None)
     for step in list(_steps):
         step.leave_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import threading
 import types
@@ -10,6 +11,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, overload
+
+import fastsup.runtime  # isort: skip  (its error names the missing extra if TensorFlow isn't installed)  # noqa: F401
 
 from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
@@ -19,7 +22,7 @@ from tensorflow.python.util import compat
 
 from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.core.checks import check_choice
+from fastsup.core.checks import check_choice, did_you_mean
 from fastsup.core.probe import call_not_lifted, note_function, part_here
 from fastsup.eager import bridge
 from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
@@ -46,6 +49,7 @@ __all__ = ["FALLBACKS", "Function", "executor_of", "function", "lifted_function"
 FALLBACKS = ("warn", "raise", "silent")
 #: TensorFlow's own `tf.function`, whatever stands under its name now.
 tf_function: Callable[..., Any] = polymorphic_function.function
+_ARGUMENTS = inspect.signature(tf_function).parameters
 # The most seconds that lifting saves of a call, as far as it counts for what lifting has to earn first.
 _MOST_SAVED_SECS = 1e-4
 _OPAQUE = (dtypes.resource, dtypes.variant)
@@ -83,6 +87,9 @@ class _Entry:
         self.spent = 0.0
 
 
+_IN_TEST = "the self-test of this installation isn't over, and TensorFlow runs the function until it has passed"
+
+
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
 
@@ -112,6 +119,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not = ""
         self._why_elsewhere = ""
+        # Whether TensorFlow has run it because a self-test was under way.
+        self._has_run_in_test = False
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
 
@@ -209,6 +218,12 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
+        if bridge.is_testing() and self._fallback != "raise":
+            self._has_run_in_test = True
+            self._why_elsewhere = _IN_TEST
+            return False
+        if self._why_elsewhere == _IN_TEST:
+            self._why_elsewhere = ""
         if not bridge.unavailable_reason() and not self._entries and not self._why_not:
             if not why_not_lifted_here():  # The bridge has been opened just now.
                 return True
@@ -364,6 +379,11 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         try:
             with completed_before_exit, part_here("lifting"):
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
+                if self._has_run_in_test and graph.keeps_random_sequences:
+                    raise NotLiftable(
+                        "TensorFlow has run it during the self-test of this installation, and its random sequences "
+                        "would begin again. In the next process it is lifted"
+                    )
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
                 step = LiftedStep(graph, chooser, concrete.function_type.pack_output)
@@ -528,6 +548,10 @@ def function(
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
+    for name in arguments:
+        if name not in _ARGUMENTS:
+            hint = did_you_mean(name, ["executor", "fallback", *_ARGUMENTS])
+            raise TypeError(f"function() got an unexpected keyword argument {name!r}.{hint}")
     if func is None:
         return functools.partial(function, executor=executor, fallback=fallback, **arguments)
     if isinstance(func, Function):

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+# Its error names the missing extra if TensorFlow isn't installed.
+import fastsup.runtime as _runtime  # noqa: F401
+
+try:
+    import keras as _keras  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _error.name != "keras":
+        raise
+    raise ModuleNotFoundError(
+        "fastsup.keras needs Keras 3, which isn't installed. Install it: pip install 'keras>=3'. The extras of fastsup "
+        "with TensorFlow bring it too, such as 'fastsup[cpu]'.",
+        name="keras",
+    ) from None
+
 from fastsup.keras.accelerate import accelerate
 from fastsup.keras.profiler_callback import ProfilerCallback
 from fastsup.keras.report import FunctionReport, Report, report

@@ -12,8 +12,9 @@ import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.checks import check_choice, check_fuse
+from fastsup.core.checks import check_choice, check_fuse, suggest_keywords
 from fastsup.core.probe import RECORDS_METHOD
+from fastsup.eager import bridge
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
 from fastsup.keras.ahead import StepsAhead
@@ -149,10 +150,25 @@ class Acceleration:
                 logging.warning("%s Keras runs it.", text)
             return original
         self.why_not_lifted.pop(kind, None)
+        self._check_always_fused(kind, model, lifted)
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
         return StepsAhead(lifted, kind, self.fuse, self._why_not_fused(model), name)
+
+    def _check_always_fused(self, kind: str, model: Any, lifted: Any) -> None:
+        """Reports a function that can't run many steps in a call, if the program has asked for that."""
+        can = isinstance(lifted, LiftedStepFunction | LiftedPredictFunction)
+        reason = self._why_not_fused(model) if can else self.why_not_ahead(model)
+        if self.fuse != "always" or not reason:
+            return
+        text = f'fuse="always" has no effect on the {kind} function of the model {model.name}: {reason}.'
+        if model.jit_compile is not True:
+            text += " Call model.compile(..., jit_compile=True)."
+        if self.fallback == "raise":
+            raise RuntimeError(f'{text} fuse="auto" runs its steps one by one.')
+        if self.fallback == "warn":
+            logging.warning("%s Its steps run one by one.", text)
 
     def why_not_ahead(self, model: Any) -> str:
         """Why a function that is lifted as a whole makes one step after the other.
@@ -191,6 +207,7 @@ def _check_model(model: Any) -> None:
         raise NotAccelerated(f"the model is distributed by a {type(strategy).__name__}")
 
 
+@suggest_keywords
 def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fuse: str = "auto") -> Any:
     """Lets a Keras model run its steps in a session, as `fastsup.function` runs functions.
 
@@ -202,7 +219,8 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
       model: a `keras.Model` on the backend "tensorflow".
       executor: as in `fastsup.function`.
       fallback: what is done where a function can't be lifted, and Keras has to run it: "warn" says so once, with the
-        reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason.
+        reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason. The same
+        is done if fuse="always" can't have an effect.
       fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) make many
         steps in one compiled call where no callback looks at each batch, if a trial by time says that this is faster.
         "always": without a trial. "never": one step after the other. A callback that needs the model after every Nth
@@ -238,6 +256,9 @@ def accelerate_model(
       model, executor, fallback, fuse: as for `accelerate`.
       earns: whether functions are lifted only once that has been earned, as for `lifted_function`.
     """
+    if fallback != "raise":
+        # The first steps of an installation don't wait for it.
+        bridge.begin_self_test()
     acceleration = Acceleration(model, executor, fallback, fuse, earns)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
     acceleration.install()

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fastsup.core.probe import part_here
 from fastsup.keras.ahead import Call, Epoch
-from fastsup.steps.batches import ArrayBatches, ArrayBlocks, IteratorBlocks
+from fastsup.steps.array_batches import ArrayBatches
+from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
 

@@ -6,6 +6,7 @@ import sys
 import weakref
 from typing import Any
 
+from fastsup.core.checks import suggest_keywords
 from fastsup.keras.callbacks import KerasCallback
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.recording.watch.library_watch import LibraryWatch
@@ -36,6 +37,7 @@ class ProfilerCallback(KerasCallback):
       ValueError: `verbose` is neither 0 nor 1.
     """
 
+    @suggest_keywords
     def __init__(self, profiler: HookProfiler | None = None, verbose: int = 1) -> None:
         super().__init__()
         if profiler is not None and not isinstance(profiler, HookProfiler):

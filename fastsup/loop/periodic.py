@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.checks import check_flag, check_interval, check_takes
+from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords
 from fastsup.core.clock import steady
 from fastsup.core.schedule import Scheduled
 
@@ -123,6 +123,7 @@ class CallHook(PeriodicHook):
             self.function(loop)
 
 
+@suggest_keywords
 def every(
     steps: int | None = None, *, secs: float | None = None, at_end: bool = False, on_error: bool = False
 ) -> Callable[[Callable[[Any], Any]], CallHook]:
@@ -235,6 +236,17 @@ class TimeLimitHook(Hook):
 
     def after_step(self, loop: Any, value: Any) -> None:
         loop.request_stop()
+
+
+def stop_steps(hooks: Iterable[Any], first_step: int) -> list[int]:
+    """The global steps at which the `StopAtStepHook`s among hooks end a loop.
+
+    Args:
+      hooks: the hooks.
+      first_step: the global step from which the loop begins.
+    """
+    stops = [hook for hook in hooks if isinstance(hook, StopAtStepHook)]
+    return [first_step + (stop.num_steps or 0) if stop.last_step is None else stop.last_step for stop in stops]
 
 
 class StopWhenHook(PeriodicHook):

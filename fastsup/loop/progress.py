@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from fastsup.common.progress_display import check_display_arguments, open_display
 from fastsup.core.clock import steady
 from fastsup.loop.metrics import Values, check_values, named_numbers
-from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.periodic import PeriodicHook, stop_steps
 
 
 class ProgressHook(PeriodicHook):
@@ -17,7 +17,8 @@ class ProgressHook(PeriodicHook):
     In a terminal it shows a bar if rich is installed. Elsewhere it prints a line at intervals.
 
     Args:
-      total: global step at which the loop will end; None to take it from the loop's `max_steps`, if there is one.
+      total: global step at which the loop will end; None to take it from the loop's `max_steps` and its
+        `StopAtStepHook`s, if there are any.
       every_secs: seconds between two updates; None for 0.1 with a bar and 10 with lines.
       file: text stream; None for `sys.stderr`.
       values: function that takes the result and returns a number, or a mapping of names to numbers, to show. None to
@@ -46,6 +47,7 @@ class ProgressHook(PeriodicHook):
         self._values = check_values(values)
 
     def begin(self, loop: Any) -> None:
+        self._stop_steps = stop_steps(loop.hooks, loop.global_step)
         label = "evaluating batch" if getattr(loop, "evaluates", False) else "step"
         self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
         if not self._secs_given:
@@ -73,8 +75,10 @@ class ProgressHook(PeriodicHook):
 
     def _end_step(self, loop: Any) -> int | None:
         """Returns the global step at which the loop ends; None if it is unknown."""
-        end: int | None = loop.max_steps if self._total is None else self._total
-        return end
+        if self._total is not None:
+            return self._total
+        ends = self._stop_steps if loop.max_steps is None else [loop.max_steps, *self._stop_steps]
+        return min(ends, default=None)
 
     def _numbers(self, loop: Any) -> str:
         """Returns the text of the numbers to show."""

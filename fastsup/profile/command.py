@@ -11,6 +11,7 @@ from typing import Any
 
 from fastsup.common.files import check_writable
 from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
+from fastsup.core.checks import did_you_mean
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
 from fastsup.profile.limits import ALL_HOOKS, Limit, broken, hook_names, limit_of, unknown
@@ -62,7 +63,11 @@ def add_parser(commands: Any) -> None:
         metavar="'NAME N%'",
         action="append",
         default=[],
-        help=f"exit with code {_ABOVE} if a hook, a callback, a phase, or all '{ALL_HOOKS}' take more of the time",
+        help=f"exit with code {_ABOVE} if a hook, a callback, a phase, or all '{ALL_HOOKS}' take more of the time, and "
+        f"with code {_UNUSABLE} if no row has the name",
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="only warn of a limit of --fail-above whose name no row has"
     )
     parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
@@ -148,6 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             if end_line and (shows_table or before):
                 print_at_the_end([(end_line, "red")])
             exceeded = _say_exceeded(profiler, limits)
+            failed = (_say_missing(profiler, limits) and not arguments.allow_missing) or failed
     return code or (_UNUSABLE if failed else _ABOVE if exceeded else 0)
 
 
@@ -247,20 +253,25 @@ def print_at_the_end(lines: list[Line]) -> None:
 
 def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
     """Says which limits are exceeded. Returns whether any is."""
-    if not limits:
-        return False
-    report = profiler.report()
-    names = ", ".join([*hook_names(report), *dict.fromkeys(row.phase for row in [*report.session, *report.rows])])
-    there = f"The hooks, callbacks and phases are {names}." if names else "Nothing was recorded."
-    for name in unknown(report, limits):
-        print(
-            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked. {there}",
-            file=sys.stderr,
-        )
-    sentences = broken(report, limits)
+    sentences = broken(profiler.report(), limits)
     for sentence in sentences:
         print(f"python -m fastsup profile: --fail-above: {sentence}", file=sys.stderr)
     return bool(sentences)
+
+
+def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
+    """Says which limits have names that no row has. Returns whether any has."""
+    report = profiler.report()
+    missing = unknown(report, limits)
+    names = list(dict.fromkeys([*hook_names(report), *(row.phase for row in [*report.session, *report.rows])]))
+    there = f"The hooks, callbacks and phases are {', '.join(names)}." if names else "Nothing was recorded."
+    for name in missing:
+        print(
+            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked."
+            f"{did_you_mean(name, names)} {there}",
+            file=sys.stderr,
+        )
+    return bool(missing)
 
 
 def _problem_with(path: str) -> str:

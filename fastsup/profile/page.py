@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Iterator
 from html import escape
 from math import log10
 from typing import Any
@@ -124,8 +125,15 @@ def _colours(report: Report) -> dict[str, str]:
     for row in report.rows:
         times[row.phase] += row.times.total_ns
     taken = {_COLOURS.get(phase) for phase in times}
-    others = itertools.cycle(colour for colour in _OTHERS if colour not in taken)
+    others = itertools.chain((colour for colour in _OTHERS if colour not in taken), _more_colours())
     return _COLOURS | {phase: next(others) for phase, _ in times.most_common() if phase not in _COLOURS}
+
+
+def _more_colours() -> Iterator[str]:
+    """Colours without end, each far from those before it, for programs with many phases."""
+    for number in itertools.count():
+        # The golden angle: it spreads any count of hues.
+        yield f"hsl({number * 137.508 % 360:.1f} {(65, 35)[number % 2]}% {(38, 60, 50)[number % 3]}%)"
 
 
 def _legend(report: Report, colours: dict[str, str]) -> str:

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fastsup.common.files import write_whole
+from fastsup.core.checks import suggest_keywords
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.numbers import head_of
 from fastsup.profile.page import as_html, as_html_part
@@ -92,6 +93,7 @@ class HookProfiler(Recorder):
       ImportError: `step_markers` is True, and TensorFlow isn't installed.
     """
 
+    @suggest_keywords
     def __init__(self, skip_steps: int = 0, step_markers: bool = False, clock: ManualClock | None = None) -> None:
         if step_markers and find_spec("tensorflow") is None:
             raise ImportError(

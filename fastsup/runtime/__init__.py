@@ -9,9 +9,9 @@ except ModuleNotFoundError as _error:
     if _error.name != "tensorflow":
         raise
     raise ModuleNotFoundError(
-        "fastsup.Session, fastsup.train and fastsup.estimator need TensorFlow 2.16 to 2.22, which isn't installed. "
-        "Install it with one of fastsup's extras: pip install 'fastsup[cpu]' (tensorflow-cpu), 'fastsup[tensorflow]' "
-        "or 'fastsup[cuda]'.",
+        "All of fastsup except fastsup.core, fastsup.loop, fastsup.profile and ArrayBatches needs TensorFlow 2.16 to "
+        "2.22, which isn't installed. Install it with one of fastsup's extras: pip install 'fastsup[cpu]' "
+        "(tensorflow-cpu), 'fastsup[tensorflow]' or 'fastsup[cuda]'.",
         name="tensorflow",
     ) from None
 

@@ -23,6 +23,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.common.errors import not_end_of_input
 from fastsup.common.interpreter_end import completed_before_exit, fork_reason
 from fastsup.common.liveness import LongCall
+from fastsup.core.checks import suggest_keywords
 from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import SINGLE, SessionExecutor, check_executor, config_for
@@ -110,6 +111,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     _process: Callable[[], int] = staticmethod(os.getpid)
     _python_ends: Callable[[], bool] = staticmethod(sys.is_finalizing)
 
+    @suggest_keywords
     def __init__(
         self,
         target: str = "",

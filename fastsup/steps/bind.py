@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import fastsup.runtime  # noqa: F401  (its error names the missing extra if TensorFlow isn't installed)
 from fastsup.steps.batches import BatchCall, as_arguments
 from fastsup.steps.fused import fused_step, without_instance
 from fastsup.steps.native import Bound

@@ -21,7 +21,8 @@ from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
-from fastsup.steps.batches import ArrayBatches, ArrayBlocks, BatchCall, IteratorBlocks, why_not_stacked
+from fastsup.steps.array_batches import ArrayBatches
+from fastsup.steps.batches import ArrayBlocks, BatchCall, IteratorBlocks, why_not_stacked
 from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
 
 __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_of", "without_instance"]

@@ -1,9 +1,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 class Bound:
     def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     @property
@@ -13,5 +10,3 @@ class Bound:
     @property
     def kwargs(self) -> dict[str, Any]: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-def take_rows(to: NDArray[np.uint8], source: NDArray[np.uint8], rows: NDArray[np.int64]) -> Any: ...

@@ -440,7 +440,22 @@ def test_the_hook_of_an_error_is_forgotten_in_the_next_run() -> None:
     assert len(raised.value.__notes__) == 1
     with pytest.raises(ValueError, match="begin") as raised:
         loop.run()
-    assert not hasattr(raised.value, "__notes__")
+    assert raised.value.__notes__ == [f"Raised by begin of the hook {loop.hooks[0]!r}."]
+
+
+def test_a_wrong_due_position_is_named_with_its_hook() -> None:
+    class Wrong(Hook):
+        def __repr__(self) -> str:
+            return "<Wrong>"
+
+        def begin(self, loop: Any) -> None:
+            self.due_at_step("a")  # type: ignore[arg-type]
+
+        def after_step(self, loop: Any, value: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"^global_step must be an integer, got 'a'\.") as raised:
+        StepLoop(int, [Wrong()]).run()
+    assert raised.value.__notes__ == ["Raised by begin of the hook <Wrong>."]
 
 
 def test_an_error_of_a_step_that_makes_several_says_where_it_was_raised() -> None:

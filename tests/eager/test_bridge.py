@@ -305,3 +305,163 @@ def test_a_context_that_is_replaced(run: Any) -> None:
         print(float(step(tf.ones([]))), step.lifted)
     """
     assert run(program) == "2.0 False\n"
+
+
+def test_the_program_is_told_that_it_waits(cache: Path, python: Any, tf_log: Any) -> None:
+    python("report begun; report passed")
+    for _ in range(2):
+        assert bridge._why_self_test_failed() == ""
+    (message,) = [text for text in tf_log.messages if "runs a self-test" in text]
+    assert "This call waits for it: a few seconds, once." in message
+
+
+# The self-test passes once a file exists.
+BESIDE = """
+    import os, sys, time
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import fastsup
+    from fastsup.common import isolated_child
+    from fastsup.eager import bridge
+
+    go, place = os.path.join({folder!r}, "go"), os.path.join({folder!r}, "python")
+    open(place, "w").write(
+        f"#!/bin/sh\\necho $$ > {folder}/child\\nuntil [ -e {{go}} ]; do sleep 0.02; done\\n"
+        f"echo {{bridge._build()}} begun; echo {{bridge._build()}} passed\\n"
+    )
+    os.chmod(place, 0o755)
+    isolated_child._interpreter = lambda: place
+
+    def wait():
+        open(go, "w").close()
+        bridge._test.join()
+"""
+
+
+@pytest.fixture
+def beside(processes: Processes, tmp_path: Path, cache: Path) -> Callable[..., Any]:
+    """Runs a program with a self-test that the program lets pass by `wait`."""
+    head = textwrap.dedent(BESIDE.format(folder=str(tmp_path)))
+    return lambda program, **settings: processes.python("-c", head + textwrap.dedent(program), **settings)
+
+
+def is_there(folder: Path) -> bool:
+    """Whether the child of the self-test lives."""
+    child = int((folder / "child").read_text())
+    return Path(f"/proc/{child}").exists()
+
+
+def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, cache: Path) -> None:
+    program = """
+        x = np.random.default_rng(0).random((96, 4)).astype(np.float32)
+
+        def trained(accelerate):
+            keras.utils.set_random_seed(3)
+            model = accelerate(keras.Sequential([keras.Input([4]), keras.layers.Dropout(0.5), keras.layers.Dense(1)]))
+            model.compile("adam", "mse", jit_compile=False)
+            losses = []
+            for part in range(4):
+                if accelerate is fastsup.keras.accelerate:
+                    if part == 2:
+                        wait()
+                    print(bridge.is_testing(), end=" ")
+                losses += model.fit(x, x[:, :1], epochs=2, verbose=0).history["loss"]
+                if accelerate is fastsup.keras.accelerate:
+                    row = fastsup.keras.report(model)[0]
+                    print(row.lifted, "self-test" in row.why_not_lifted)
+            losses += [weight.tobytes() for weight in model.get_weights()]
+            return losses
+
+        assert trained(fastsup.keras.accelerate) == trained(lambda model: model)
+    """
+    done = beside(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True False True\nTrue False True\nFalse True False\nFalse True False\n"
+    assert done.stderr.count("fastsup runs a self-test") == 1
+    assert "TensorFlow runs the steps until the test has passed" in done.stderr
+    assert "isn't lifted" not in done.stderr
+    (outcome,) = cache.iterdir()
+    assert json.loads(outcome.read_text()) == {"outcome": ""}
+    assert not is_there(tmp_path)
+
+
+def test_random_sequences_go_on_after_the_self_test(beside: Any) -> None:
+    program = """
+        def draw():
+            return tf.random.uniform([2], seed=3), tf.random.normal([])
+
+        def drawn(make, wait):
+            tf.random.set_seed(1)
+            step = make(draw)
+            found = [step() for _ in range(3)]
+            wait()
+            found += [step() for _ in range(3)]
+            return step, [[value.numpy().tolist() for value in values] for values in found]
+
+        bridge.begin_self_test()
+        step, found = drawn(fastsup.function, wait)
+        print(step.lifted, step.why_not_lifted)
+        assert found == drawn(tf.function, lambda: None)[1]
+        step, later = drawn(fastsup.function, lambda: None)
+        print(step.lifted, found == later)
+    """
+    done = beside(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(
+        "False TensorFlow has run it during the self-test of this installation, and its random"
+    )
+    assert done.stdout.endswith("\nTrue True\n")
+
+
+def test_a_function_waits_for_a_test_under_way_if_it_must(beside: Any) -> None:
+    program = """
+        import threading
+
+        bridge.begin_self_test()
+        threading.Timer(0.5, wait).start()
+        step = fastsup.function(lambda x: x + 1.0, fallback="raise")
+        print(bridge.is_testing(), float(step(1.0)), step.lifted)
+    """
+    done = beside(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True 2.0 True\n"
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_end_of_a_short_program(beside: Any, tmp_path: Path, cache: Path, passes: bool) -> None:
+    """It waits, so that the next program has the verdict. It ends all the same, and leaves no process."""
+    program = f"""
+        import threading
+
+        bridge.END_SECS = 60 if {passes} else 0.5
+        bridge.begin_self_test()
+        while not os.path.exists(os.path.join({str(tmp_path)!r}, "child")):
+            time.sleep(0.01)
+        if {passes}:
+            thread = threading.Timer(1, lambda: open(go, "w").close())
+            thread.daemon = True
+            thread.start()
+        print("done")
+    """
+    done = beside(program, fresh=True)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert "The program has ended. Its end waits for fastsup's self-test" in done.stderr
+    assert cache.exists() is passes
+    assert not is_there(tmp_path)
+
+
+def test_a_child_by_fork_has_no_self_test_under_way(beside: Any) -> None:
+    program = """
+        bridge.begin_self_test()
+        child = os.fork()
+        if child == 0:
+            os._exit(3 if bridge.is_testing() or bridge._test is not None else 4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        assert bridge.is_testing()
+        wait()
+    """
+    done = beside(program)
+    assert done.returncode == 0, done.stderr

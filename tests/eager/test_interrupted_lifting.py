@@ -65,7 +65,7 @@ def test_while_an_error_is_explained(raised: type[Exception], monkeypatch: pytes
 
 
 def test_while_the_self_test_runs(raised: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(monkeypatch, subprocess, "run")
+    interrupt(monkeypatch, subprocess.Popen, "communicate")
     with pytest.raises(raised, match="too late"):
         bridge._self_test()
 

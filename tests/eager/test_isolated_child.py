@@ -249,3 +249,27 @@ def test_limits(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         isolated_child.run("alpha.sleeps", 0.3)
     (library / "alpha" / "crashes.py").write_text("import os\ndef main(): os.abort()")
     assert isolated_child.run("alpha.crashes", 60).returncode == -6
+
+
+def test_a_child_does_not_outlive_its_parent(library: Path, processes: Processes, wait_for: Any) -> None:
+    """Also if the parent is killed, while a thread waits for the child."""
+    child = library / "child_pid"
+    (library / "alpha" / "child.py").write_text(
+        f"import os, time\ndef main():\n    open({str(child)!r}, 'w').write(str(os.getpid()))\n    time.sleep(100)\n"
+    )
+    program = (
+        f"import os, signal, sys, threading, time\nsys.path.insert(0, {str(library)!r})\nimport alpha\n"
+        "from fastsup.common import isolated_child\n"
+        "threading.Thread(target=isolated_child.run, args=('alpha.child', 100), daemon=True).start()\n"
+        f"while not os.path.exists({str(child)!r}) or not open({str(child)!r}).read():\n    time.sleep(0.01)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = processes.python("-c", program, fresh=True)
+    assert done.returncode == -9, done.stderr
+
+    def has_ended() -> bool:
+        status = Path(f"/proc/{child.read_text()}/status")
+        # In a container, nobody may ask for the exit code of what has lost its parent.
+        return not status.exists() or "\tZ" in status.read_text()
+
+    wait_for(has_ended)

@@ -117,6 +117,20 @@ def test_params_that_nobody_gives(make: Any, tf_log: Any) -> None:
     assert "includes params argument, but params are not passed to Estimator." in tf_log.text
 
 
+@pytest.mark.parametrize("params", [3, 0.5, "adam"])
+def test_params_that_are_no_dictionary(make: Any, tf_log: Any, params: Any) -> None:
+    model = make(lambda features, params: None, params)
+    assert model.params == params
+    assert f"params should be a dictionary of hyperparameters, got {params!r}. model_fn gets" in tf_log.text
+    assert f'pass params={{"name": {params!r}}}' in tf_log.text
+
+
+def test_params_that_may_be_read(make: Any, tf_log: Any) -> None:
+    for params in ({"a": 1}, [1, 2], {}):
+        make(lambda features, params: None, params)
+    assert "should be a dictionary" not in tf_log.text
+
+
 def test_what_a_model_fn_returns(make: Any, input_fn: Any) -> None:
     with pytest.raises(
         ValueError, match=r"model_fn should return an EstimatorSpec\. It returned None of type NoneType"
@@ -128,8 +142,17 @@ def test_what_a_model_fn_returns(make: Any, input_fn: Any) -> None:
 
 GARBAGE = [
     (lambda: (1, 2, 3), ValueError, r"input_fn should return \(features, labels\) as a len 2 tuple.* a tuple of 3"),
-    (lambda: [1, 2, 3], ValueError, r"input_fn should return \(features, labels\) as a len 2 tuple.* a list of 3"),
-    (lambda: tf.data.Dataset.from_tensors((1, 2, 3)), ValueError, r"input_fn should return \(features, labels\)"),
+    (
+        lambda: [1, 2, 3],
+        ValueError,
+        r"as a len 2 tuple\. It returned a list of 3\. The input_fn is <function <lambda> at .*>, "
+        r'File ".*test_estimator_bad_input\.py", line \d+\. Return a tuple \(features, labels\), ',
+    ),
+    (
+        lambda: tf.data.Dataset.from_tensors((1, 2, 3)),
+        ValueError,
+        r"input_fn should return \(features, labels\) .* returned a dataset with elements that are a tuple of 3\. The",
+    ),
     (lambda: ({"y": tf.constant(1.0)}, tf.constant(1.0)), KeyError, "x"),
 ]
 

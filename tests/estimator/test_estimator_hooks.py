@@ -92,9 +92,10 @@ def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:
         est.make_early_stopping_hook(model, lambda: True, None)
     with tf.Graph().as_default():
         write_metrics(str(tmp_path / "e"), METRICS)
-    hook = est.stop_if_higher_hook(model, "typo", 1, str(tmp_path / "e"))
-    with pytest.raises(KeyError, match=r"'typo' isn't among the metrics in .*: \['m'\]"):
-        hook._should_stop_fn()
+    for name, hint in (("typo", ""), ("M", r" Did you mean 'm'\?")):
+        hook = est.stop_if_higher_hook(model, name, 1, str(tmp_path / "e"))
+        with pytest.raises(KeyError, match=rf"'{name}' isn't among the metrics in .*: \['m'\]\.{hint}\"$"):
+            hook._should_stop_fn()
 
 
 @pytest.mark.parametrize(

@@ -506,6 +506,28 @@ def test_what_stays_keras(compiled: dict[str, Any], reason: str, tf_log: Any) ->
         fastsup.keras.accelerate(small_model(**compiled), fallback="raise").fit(X, Y, verbose=0)
 
 
+def test_fuse_always_without_effect_is_told_of(tf_log: Any) -> None:
+    def has_no_effect() -> list[str]:
+        found = [text for text in tf_log.messages if 'fuse="always" has no effect' in text]
+        tf_log.clear()
+        return found
+
+    start_over()
+    model = fastsup.keras.accelerate(small_model(jit_compile=False), fuse="always")
+    model.fit(X, Y, epochs=2, verbose=0)
+    model.fit(X, Y, verbose=0)
+    assert has_no_effect() == [
+        f'fuse="always" has no effect on the train function of the model {model.name}: XLA doesn\'t compile the model: '
+        "jit_compile isn't True. Call model.compile(..., jit_compile=True). Its steps run one by one."
+    ]
+    fastsup.keras.accelerate(small_model(jit_compile=False), fuse="always", fallback="silent").fit(X, Y, verbose=0)
+    fastsup.keras.accelerate(small_model(jit_compile=False)).fit(X, Y, verbose=0)
+    assert has_no_effect() == []
+    model = fastsup.keras.accelerate(small_model(jit_compile=False), fuse="always", fallback="raise")
+    with pytest.raises(RuntimeError, match=r'no effect .* jit_compile isn\'t True\. .* fuse="auto" runs its steps one'):
+        model.fit(X, Y, verbose=0)
+
+
 class OtherStrategy(tf.distribute.MirroredStrategy):
     """One that isn't known."""
 

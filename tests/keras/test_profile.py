@@ -516,6 +516,16 @@ def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
     assert "run_eagerly=True" in profiler.report().advice()
 
 
+def test_advice_for_pytorch_names_nothing_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fastsup.HookProfiler() as profiler:
+        small_model().fit(X, Y, batch_size=1, verbose=0)
+    report = profiler.report()
+    monkeypatch.setattr(type(report), "executor_of", lambda self, row: "PyTorch")
+    texts = [cost.text for cost in passes.costs_of_passes(report)]
+    assert any("Keras has no steps_per_execution for PyTorch" in text for text in texts)
+    assert not any(word in text for text in texts for word in ("compile(", "accelerate"))
+
+
 def test_history_and_weights_are_those_without_a_profiler() -> None:
     def trained(profiled: bool) -> tuple[Any, list[Any]]:
         keras.backend.clear_session()

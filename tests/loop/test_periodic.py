@@ -144,13 +144,15 @@ def test_an_init_that_leaves_out_that_of_its_base_is_named() -> None:
     for hook, base in ((Mine("x"), "PeriodicHook"), (Stops(), "StopWhenHook")):
         with pytest.raises(AttributeError) as raised:
             StepLoop(int, [hook]).run()
-        (note,) = raised.value.__notes__
+        place, note = raised.value.__notes__
+        assert place == f"Raised by begin of the hook {hook!r}."
         assert note.startswith(
             f"Does {type(hook).__name__}.__init__ call super().__init__(...)? {base}.__init__, which"
         )
+    own = Own(3)
     with pytest.raises(AttributeError, match="missing") as raised:
-        StepLoop(int, [Own(3)]).run()
-    assert not hasattr(raised.value, "__notes__")
+        StepLoop(int, [own]).run()
+    assert raised.value.__notes__ == [f"Raised by begin of the hook {own!r}."]
 
 
 def test_a_hook_from_a_function() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastsup.loop import ProgressHook, StepLoop
+from fastsup.loop import Hook, ProgressHook, StepLoop, StopAtStepHook
 
 Stepping = Callable[..., Callable[[], Any]]
 
@@ -32,6 +32,36 @@ def test_lines_with_rate_result_and_time_left(stepping: Stepping) -> None:
         "step 1,990 of 2,000 (100%), 2 steps/s, loss 0.25, 0:00:05 left",
         "step 2,000 of 2,000 (100%), 2 steps/s, loss 0.25",
     ]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    ("stop", "max_steps"),
+    [
+        ({"last_step": 2000}, None),
+        ({"num_steps": 50}, None),
+        ({"last_step": 2000}, 2500),
+        ({"last_step": 2500}, 2000),
+    ],
+)
+def test_the_end_of_a_stop_hook_beside_it(
+    stepping: Stepping, is_first: bool, stop: dict[str, int], max_steps: int | None
+) -> None:
+    file = io.StringIO()
+    hooks: list[Hook] = [ProgressHook(file=file), StopAtStepHook(**stop)]
+    step = stepping(secs=0.5, results=[0.25] * 100)
+    StepLoop(step, hooks if is_first else hooks[::-1], max_steps=max_steps, initial_step=1950).run()
+    assert lines(file)[0] == "step 1,970 of 2,000 (98%), 2 steps/s, loss 0.25, 0:00:15 left"
+    assert lines(file)[-1].startswith("step 2,000 of 2,000 (100%)")
+
+
+def test_the_end_of_a_stop_hook_of_sessions(stepping: Stepping) -> None:
+    from fastsup import train
+
+    file = io.StringIO()
+    step = stepping(secs=0.5, results=[0.25] * 100)
+    StepLoop(step, [train.StopAtStepHook(num_steps=50), ProgressHook(file=file)], initial_step=1950).run()
+    assert lines(file)[0] == "step 1,970 of 2,000 (98%), 2 steps/s, loss 0.25, 0:00:15 left"
 
 
 def test_without_an_end_there_is_no_time_left(stepping: Stepping) -> None:

@@ -180,8 +180,16 @@ def test_unwritable_files_are_said_before_the_run(
         (["profile", "-m", "no_such_module"], "the script can't be read: there is no module no_such_module in Python"),
         (["profile", "-m", "email"], "there is no module email.__main__ in Python"),
         (["profile", "-m", "no_such.module"], "No module named 'no_such'"),
-        (["profile", "--tabel", __file__], "python -m fastsup profile: error: unrecognized arguments: --tabel"),
-        (["doctor", "--tabel"], "python -m fastsup doctor: error: unrecognized arguments: --tabel"),
+        (
+            ["profile", "--tabel", __file__],
+            "python -m fastsup profile: error: unrecognized arguments: --tabel. Did you mean '--table'?",
+        ),
+        (["doctor", "--tabel"], "python -m fastsup doctor: error: unrecognized arguments: --tabel\n"),
+        (
+            ["proflie", __file__],
+            "there is no command 'proflie'. Did you mean 'profile'? The commands are run, profile, doctor, docs.",
+        ),
+        (["xyz"], "there is no command 'xyz'. The commands are run, "),
         (["profile"], "the following arguments are required: script"),
         (["profile", "--table", "--"], "the following arguments are required: script"),
         ([], "the following arguments are required: command"),
@@ -539,12 +547,14 @@ def test_limits_on_costs(tmp_path: Path, run: Any) -> None:
     assert "runtime takes" not in result.stderr
     assert "Slow" in result.stdout
     assert run("profile", "--fail-above", "hooks 10 %", path, "0", "0.01").returncode == 3
-    result = run("profile", "--fail-above", "Slow 100%", "--fail-above", "Slwo 1%", path, "0", "0")
-    assert result.returncode == 0
-    assert (
-        "no row is called 'Slwo', so its limit isn't checked. The hooks, callbacks and phases are Slow, "
-        in result.stderr
-    )
+    # A hook that was renamed must not switch the check off.
+    for options, code in ((), 2), (("--allow-missing",), 0):
+        result = run("profile", "--fail-above", "Slow 100%", "--fail-above", "slwo 1%", *options, path, "0", "0")
+        assert result.returncode == code, result.stderr
+        assert (
+            "no row is called 'slwo', so its limit isn't checked. Did you mean 'Slow'? The hooks, callbacks and phases "
+            "are Slow, " in result.stderr
+        )
     result = run("profile", "--fail-above", "Slow 50%", path, "7", "0")
     assert result.returncode == 7
     end = " ".join(result.stdout.splitlines()[-2:])

@@ -293,6 +293,20 @@ def test_each_phase_has_a_colour_of_its_own() -> None:
     assert len(colours) == len(set(colours)) == 4
 
 
+def test_many_phases_have_different_colours() -> None:
+    """A program with many callbacks and session hooks: the colours of both kinds, and more than there are by name."""
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    named = ("runtime", "between steps", "save", "before_run", "after_run", "fetches", "summary", "end")
+    others = [f"on_{name}" for name in ("epoch_end", "epoch_begin", *map(str, range(40)))]
+    for phase in ("tracing", *named, *others):
+        with profiler.step(), profiler.session_span(phase):
+            clock.advance(5)
+    page = _written(profiler.write_html)
+    colours = re.findall(r'class="phase"><i style="background: ([^"]+)"', page)
+    assert len(colours) == len(set(colours)) == len(named) + len(others) + 1
+
+
 def test_names_on_the_page_can_not_break_it() -> None:
     clock = ManualClock()
     profiler = HookProfiler(clock=clock)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastsup
-from fastsup.steps.native import take_rows
+from fastsup.steps.rows import take_rows
 
 
 def rows_of(batches: Any) -> list[list[int]]:

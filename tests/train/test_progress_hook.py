@@ -61,6 +61,17 @@ def test_lines_every_ten_seconds_with_end_and_tensors(session_of: str, step_tens
     ]
 
 
+@pytest.mark.parametrize("stop", [{"last_step": 30}, {"num_steps": 30}])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_end_of_a_hook_of_loops_beside_it(step_tensor: Any, clock: Any, is_first: bool, stop: Any) -> None:
+    file = io.StringIO()
+    hooks = [train.ProgressHook(file=file), fastsup.loop.StopAtStepHook(**stop)]
+    with train.MonitoredSession(hooks=hooks if is_first else hooks[::-1]) as session:
+        run(session, step_tensor, 30, clock, 1.0)
+    assert lines(file)[0] == "step 11 of 30 (37%), 1.1 steps/s, 0:00:17 left"
+    assert lines(file)[-1] == "step 30 of 30 (100%), 1 steps/s"
+
+
 def test_the_same_lines_in_the_sessions_of_tensorflow(impl: Any, step_tensor: Any, clock: Any) -> None:
     """But for the end, which no session of TensorFlow's tells."""
     file = io.StringIO()

@@ -281,5 +281,5 @@ def build_supervised_input_receiver_fn_from_input_fn(
       Function without arguments that returns a `SupervisedInputReceiver`.
     """
     with ops.Graph().as_default():
-        features, labels, _ = parse_input_fn_result(input_fn(**input_fn_args))
+        features, labels, _ = parse_input_fn_result(input_fn(**input_fn_args), input_fn)
     return build_raw_supervised_input_receiver_fn(features, labels)

@@ -16,7 +16,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook, training_util
 
 from fastsup.common.file_system import exists
-from fastsup.core.checks import check_number, is_number
+from fastsup.core.checks import check_number, did_you_mean, is_number
 from fastsup.core.clock import now, steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.tensorflow_names import v1
@@ -236,7 +236,10 @@ def _metric_reader(estimator: Any, metric_name: Any, eval_dir: Any, min_steps: A
             if step < min_steps:
                 continue
             if metric_name not in metrics:
-                raise KeyError(f"{metric_name!r} isn't among the metrics in {directory}: {sorted(metrics)}")
+                raise KeyError(
+                    f"{metric_name!r} isn't among the metrics in {directory}: {sorted(metrics)}."
+                    f"{did_you_mean(metric_name, metrics)}"
+                )
             yield step, metrics[metric_name]
 
     return read

@@ -10,6 +10,8 @@ from tensorflow.python.training import session_run_hook
 from tensorflow.python.types import core
 from tensorflow.python.util import nest
 
+from fastsup.core.errors import safe_repr
+
 __all__ = ["DistributedIteratorInitializerHook", "is_endless", "parse_input_fn_result", "parse_iterator_result"]
 
 
@@ -34,26 +36,41 @@ class DistributedIteratorInitializerHook(_DatasetInitializerHook):
         self._initializer = self._iterator.initialize()
 
 
-def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
-    """Features, labels or None, and the hooks that initialise the input, of what an input_fn has returned."""
+def parse_input_fn_result(result: Any, input_fn: Any = None) -> tuple[Any, Any, list[Any]]:
+    """Features, labels or None, and the hooks that initialise the input, of the result of an input_fn."""
     hooks: list[Any] = []
-    if isinstance(result, dataset_ops.DatasetV2):
+    is_dataset = isinstance(result, dataset_ops.DatasetV2)
+    if is_dataset:
         iterator = dataset_ops.make_initializable_iterator(result)
         hooks.append(_DatasetInitializerHook(iterator))
         result = iterator.get_next()
-    return (*parse_iterator_result(result), hooks)
+    return (*_features_and_labels(result, is_dataset, input_fn), hooks)
 
 
 def parse_iterator_result(result: Any) -> tuple[Any, Any]:
     """Features, and labels or None, of one element of a dataset."""
+    return _features_and_labels(result, True, None)
+
+
+def _features_and_labels(result: Any, is_element: bool, input_fn: Any) -> tuple[Any, Any]:
     if not isinstance(result, list | tuple):
         return result, None
     if len(result) != 2:
+        found = f"a {type(result).__name__} of {len(result)}"
         raise ValueError(
             "input_fn should return (features, labels) as a len 2 tuple. "
-            f"It returned a {type(result).__name__} of {len(result)}."
+            f"It returned {'a dataset with elements that are ' if is_element else ''}{found}."
+            f"{_place_of(input_fn)} Return a tuple (features, labels), features in a dictionary or a tensor, or a "
+            "tf.data.Dataset of one of these."
         )
     return result[0], result[1]
+
+
+def _place_of(input_fn: Any) -> str:
+    """Names an input_fn and its place, for an error; "" if it isn't known."""
+    code = getattr(getattr(input_fn, "func", input_fn), "__code__", None)
+    place = "" if code is None else f', File "{code.co_filename}", line {code.co_firstlineno}'
+    return "" if input_fn is None else f" The input_fn is {safe_repr(input_fn)}{place}."
 
 
 def is_endless(features: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -350,6 +351,13 @@ def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
     if params is None and "params" in args:
         logging.warning(
             "Estimator's model_fn (%s) includes params argument, but params are not passed to Estimator.", model_fn
+        )
+    if isinstance(params, str | bytes | numbers.Number):
+        logging.warning(
+            "Estimator's params should be a dictionary of hyperparameters, got %r. model_fn gets the value as it is. "
+            'If model_fn reads params["name"], pass params={"name": %r}.',
+            params,
+            params,
         )
     others = list(args - _MODEL_FN_ARGS)
     if others:

@@ -137,7 +137,7 @@ class PredictionRun:
     def features(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
         """Calls an input_fn. Returns the features, and the hooks that initialise the input."""
         methods = self._model.methods
-        features, _, hooks = parse_input_fn_result(methods._call_input_fn(input_fn, mode))
+        features, _, hooks = parse_input_fn_result(methods._call_input_fn(input_fn, mode), input_fn)
         methods._validate_features_in_predict_input(features)
         return features, hooks
 

@@ -215,7 +215,7 @@ class UserModel:
 
     def features_and_labels(self, input_fn: Callable[..., Any], mode: str) -> Any:
         """Calls an input_fn. Returns features, labels (or None), and the hooks that initialise the input."""
-        return parse_input_fn_result(self.methods._call_input_fn(input_fn, mode))
+        return parse_input_fn_result(self.methods._call_input_fn(input_fn, mode), input_fn)
 
     def call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         """Calls the model_fn with those of the arguments that it takes."""

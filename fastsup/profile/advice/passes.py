@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fastsup.profile.numbers import ProfileRows, Row, SessionPart, duration
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
+    BY_PYTORCH,
     BY_TENSORFLOW_EAGERLY,
     BY_TENSORFLOW_FUNCTION,
     INPUT_TRACES,
@@ -123,14 +124,15 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
             f"looks at each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
         )
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
-        yield Cost(
-            "Keras's own loop",
-            total,
-            f"{duration(total / batches)} a batch, with the logs for its callbacks. "
+        executions = (
             f"compile(steps_per_execution={_STEPS_PER_EXECUTION}) goes through it once in "
             f"{_STEPS_PER_EXECUTION} batches, which saves about {duration(saved)} here; callbacks then see each "
-            f"{_STEPS_PER_EXECUTION}th batch.{compiled if executors & _LIFTED else ''}",
+            f"{_STEPS_PER_EXECUTION}th batch.{compiled if executors & _LIFTED else ''}"
         )
+        if executors == {BY_PYTORCH}:
+            executions = "Larger batches go through it less often: Keras has no steps_per_execution for PyTorch."
+        text = f"{duration(total / batches)} a batch, with the logs for its callbacks. {executions}"
+        yield Cost("Keras's own loop", total, text)
 
 
 class _Spared(NamedTuple):

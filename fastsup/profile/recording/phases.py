@@ -15,6 +15,7 @@ from fastsup.core import timeline
 __all__ = [
     "BATCH_CALLS",
     "BETWEEN",
+    "BY_PYTORCH",
     "BY_TENSORFLOW",
     "BY_TENSORFLOW_EAGERLY",
     "BY_TENSORFLOW_FUNCTION",
@@ -84,6 +85,7 @@ LIFTING = "lifting"
 BY_TENSORFLOW = "by TensorFlow"
 # What runs the function of a pass: TensorFlow's own call of a function, or Python, operation by operation.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
+BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
 # The detail of traces of functions in a dataset.
 INPUT_TRACES = "of tf.data's functions"

@@ -15,6 +15,7 @@ from fastsup.core.checks import misspelt_callbacks
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
 from fastsup.core.loop import OutsideLoop
+from fastsup.loop.periodic import stop_steps
 from fastsup.train.hooks.bases import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]
@@ -39,13 +40,21 @@ class SessionLoop(OutsideLoop):
         self.stop_requested: bool = False
         self._coordinator: Any = None
         self._ends: list[Any] = []
+        # Hooks of loops that end the session, and the global step from which they count.
+        self._loop_ends: list[LoopHook] = []
+        self._first_step = 0
+
+    def _begin(self, steps: int, global_step: int) -> None:
+        self._first_step = global_step
+        super()._begin(steps, global_step)
 
     @property
     def max_steps(self) -> int | None:
         """The global step at which the session's own hooks end it, or None if that is unknown."""
         attribute = "_num_evals" if self.evaluates else "_last_step"
         ends = [getattr(hook, attribute, None) for hook in self._ends]
-        return min((int(end) for end in ends if end is not None and math.isfinite(end)), default=None)
+        known = [int(end) for end in ends if end is not None and math.isfinite(end)]
+        return min([*known, *stop_steps(self._loop_ends, self._first_step)], default=None)
 
     def request_stop(self) -> None:
         """Ends the session's loop after the current step. Any thread may call this."""
@@ -116,6 +125,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         """Finds the hooks that end the session. The session calls this after the hooks' `begin`."""
         kinds = basic_session_run_hooks.StopAtStepHook, evaluation._StopAfterNEvalsHook
         self._loop._ends = [hook for hook in hooks if isinstance(hook, kinds)]
+        self._loop._loop_ends = [hook.loop_hook for hook in hooks if isinstance(hook, AdaptedHook)]
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Gets ready for the runs of a session."""

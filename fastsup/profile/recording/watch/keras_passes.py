@@ -17,6 +17,7 @@ from fastsup.core.sessions import PlanExecutor, origin_of_call
 from fastsup.core.timeline import phase
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
+    BY_PYTORCH,
     BY_TENSORFLOW_EAGERLY,
     BY_TENSORFLOW_FUNCTION,
     INPUT_WAIT,
@@ -141,7 +142,7 @@ _EVENTS = (
     *(f"on_{mode}_{event}" for mode in _MODES for event in ("begin", "end", "batch_begin", "batch_end")),
 )
 # How backends are written.
-_BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": "PyTorch"}
+_BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": BY_PYTORCH}
 _KERAS_2 = "TensorFlow (Keras 2)"
 # The attribute that `fastsup.keras.accelerate` gives a model.
 _ACCELERATION = "_fastsup_acceleration"

@@ -1,0 +1,303 @@
+"""`fastsup.ArrayBatches`: batches of arrays in memory. NumPy is all that this module needs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsup.core.checks import check_flag, suggest_keywords
+from fastsup.steps.rows import take_rows
+
+if TYPE_CHECKING:
+    from tensorflow import nest
+
+    _State = object  # TensorFlow's classes have no known type.
+else:
+    try:
+        from fastsup.runtime import tensorflow
+
+        nest = tensorflow.nest
+        # A tf.train.Checkpoint refuses objects of other classes.
+        _State = tensorflow.train.experimental.PythonState
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        from fastsup.steps import plain_nest as nest
+
+        _State = object
+
+__all__ = ["ArrayBatches"]
+
+# Epochs whose order is kept: the one under way, and the next one, which a thread may fill a block from.
+_ORDERS = 2
+
+
+class ArrayBatches(_State):
+    """Batches of rows of arrays, one after the other, in a new order in each epoch.
+
+        batches = fastsup.ArrayBatches((images, labels), batch_size=32, shuffle=True, seed=1, epochs=None)
+        for x, y in batches: ...
+
+    It is an iterator, as `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))` is one, for data
+    that fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
+    position, as that of an iterator of tf.data. Without TensorFlow, it gives the same batches in the same order.
+
+    Args:
+      arrays: an array, or a tuple, list or dict of arrays, nested as you like, whose first dimensions are equal: that
+        of the rows. Arrays that aren't contiguous in memory are copied once.
+      batch_size: number of rows of a batch.
+      shuffle: whether each epoch has another order of the rows. All rows are in each epoch, once.
+      seed: integer from which the orders follow; the same seed gives the same orders. None: a random one.
+      epochs: number of times that all rows are gone through, or None for no limit.
+      drop_remainder: whether the last batch of an epoch is left out if it has fewer rows than the others.
+
+    Attributes:
+      rows: number of rows of the arrays.
+      batch_size: the argument.
+      batches_per_epoch: number of batches of an epoch.
+      seed: the argument, or the one that was chosen; None without `shuffle`.
+
+    Raises:
+      TypeError: a number isn't an integer, or a flag isn't a bool.
+      ValueError: `arrays` holds no array or no row, the arrays have different numbers of rows, `batch_size` or `epochs`
+        isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there are.
+    """
+
+    @suggest_keywords
+    def __init__(
+        self,
+        arrays: Any,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        epochs: int | None = 1,
+        drop_remainder: bool = False,
+    ) -> None:
+        check_flag(shuffle=shuffle, drop_remainder=drop_remainder)
+        self.batch_size: int = _positive("batch_size", batch_size)
+        self._epochs = None if epochs is None else _positive("epochs", epochs)
+        self._arrays: list[NDArray[Any]] = [_contiguous(leaf) for leaf in nest.flatten(arrays)]
+        self._packed = _packer(arrays)
+        # None for an array of objects, or of rows without a number.
+        self._as_bytes = [
+            None if array.dtype.hasobject or not array.nbytes else _bytes_of(array) for array in self._arrays
+        ]
+        self.rows: int = _rows_of(self._arrays)
+        if drop_remainder and self.batch_size > self.rows:
+            raise ValueError(
+                f"batch_size must be at most the number of rows, {self.rows}, with drop_remainder=True; got "
+                f"{batch_size}."
+            )
+        full, remainder = divmod(self.rows, self.batch_size)
+        self.batches_per_epoch: int = full + (remainder > 0 and not drop_remainder)
+        #: Number of batches of an epoch that have `batch_size` rows. Those with fewer come last.
+        self.full_batches_per_epoch: int = full
+        self.seed: int | None = _seed(seed) if shuffle else None
+        self._position = 0
+        self._lock = threading.Lock()
+        # By the seed, which a checkpoint may change, and the epoch.
+        self._orders: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def __repr__(self) -> str:
+        return f"<fastsup.ArrayBatches of {self.rows} rows, {self.batch_size} a batch, at batch {self._position}>"
+
+    @property
+    def position(self) -> int:
+        """Number of batches that were taken. Set it to go on from another one."""
+        return self._position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        if isinstance(position, bool) or not isinstance(position, int):
+            raise TypeError(f"position must be an integer, got {position!r} of type {type(position).__name__}.")
+        if not 0 <= position <= self._last:
+            raise ValueError(f"position must lie between 0 and {self._last}, the number of batches; got {position}.")
+        self._position = position
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of a batch with a `tf.TensorSpec` for each array, as a `tf.data.Dataset` has it.
+
+        The first dimension is None if some batches have fewer rows than others.
+        """
+        return self._spec(self.batch_size if self.batches_per_epoch == self.full_batches_per_epoch else None)
+
+    @property
+    def full_batch_spec(self) -> Any:
+        """The same of a batch of `batch_size` rows."""
+        return self._spec(self.batch_size)
+
+    def _spec(self, size: int | None) -> Any:
+        from fastsup.runtime import tensorflow
+
+        return self._packed([tensorflow.TensorSpec([size, *array.shape[1:]], array.dtype) for array in self._arrays])
+
+    @property
+    def _last(self) -> float:
+        return float("inf") if self._epochs is None else self._epochs * self.batches_per_epoch
+
+    def __iter__(self) -> ArrayBatches:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch, as NumPy arrays of shape [batch_size, ...] in the structure of `arrays`.
+
+        Returns:
+          Arrays that belong to the caller.
+
+        Raises:
+          StopIteration: all batches were taken.
+        """
+        with self._lock:
+            if self._position >= self._last:
+                raise StopIteration
+            epoch, batch = divmod(self._position, self.batches_per_epoch)
+            self._position += 1
+        first = batch * self.batch_size
+        size = min(self.batch_size, self.rows - first)
+        flat = [np.empty((size, *array.shape[1:]), array.dtype) for array in self._arrays]
+        self._copy(epoch, first, flat)
+        return self._packed(flat)
+
+    def full_batches_from(self, position: int, limit: int) -> int:
+        """Number of batches of `batch_size` rows that follow each other from a position on.
+
+        Args:
+          position: number of the first of them.
+          limit: the largest number to return.
+        """
+        per_epoch, full = self.batches_per_epoch, self.full_batches_per_epoch
+        limit = int(min(limit, self._last - position))
+        return limit if full == per_epoch else max(0, min(limit, full - position % per_epoch))
+
+    def fill(self, to: Sequence[NDArray[Any]], position: int, count: int) -> None:
+        """Copies batches of `batch_size` rows. Any thread may call this.
+
+        Args:
+          to: an array for each one of `arrays`, of shape [at least count, batch_size, ...].
+          position: number of the first batch.
+          count: number of batches; at most `full_batches_from(position, count)`.
+        """
+        done = 0
+        while done < count:
+            epoch, batch = divmod(position + done, self.batches_per_epoch)
+            here = min(count - done, self.batches_per_epoch - batch)
+            rows = here * self.batch_size
+            parts = [array[done : done + here].reshape(rows, *array.shape[2:]) for array in to]
+            self._copy(epoch, batch * self.batch_size, parts)
+            done += here
+
+    def _copy(self, epoch: int, first: int, to: list[NDArray[Any]]) -> None:
+        """Copies the rows of an epoch from a place in its order on."""
+        size = len(to[0])
+        seed = self.seed
+        if seed is None:
+            for part, array in zip(to, self._arrays, strict=True):
+                part[...] = array[first : first + size]
+            return
+        rows = self._order(seed, epoch)[first : first + size]
+        for part, array, as_bytes in zip(to, self._arrays, self._as_bytes, strict=True):
+            if as_bytes is None:
+                array.take(rows, axis=0, out=part)
+            else:
+                take_rows(_bytes_of(part), as_bytes, rows)
+
+    def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        """The order of the rows in an epoch."""
+        order = self._orders.get((seed, epoch))
+        if order is None:
+            random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
+            order = random.permutation(self.rows).astype(np.int64, copy=False)
+            with self._lock:
+                self._orders[seed, epoch] = order
+                for key in list(self._orders)[:-_ORDERS]:
+                    del self._orders[key]
+        return order
+
+    def serialize(self) -> str:
+        """The position and the seed, for a checkpoint."""
+        return json.dumps({"position": self._position, "seed": self.seed})
+
+    def deserialize(self, string_value: str) -> None:
+        """Goes on from a position that a checkpoint has.
+
+        Args:
+          string_value: what `serialize` has returned.
+
+        Raises:
+          ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
+        """
+        state = json.loads(string_value)
+        if (state["seed"] is None) != (self.seed is None):
+            raise ValueError(
+                f"shuffle must be {state['seed'] is not None}, as it was when the checkpoint was saved, to go on from "
+                "its position."
+            )
+        self.seed = state["seed"]
+        self.position = state["position"]
+
+
+def _integer(name: str, value: Any, what: str = "an integer") -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.")
+    return int(value)
+
+
+def _positive(name: str, value: Any) -> int:
+    if _integer(name, value) < 1:
+        raise ValueError(f"{name} must be positive, got {value!r}.")
+    return int(value)
+
+
+def _seed(seed: Any) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if _integer("seed", seed, "an integer or None") < 0:
+        raise ValueError(f"seed must not be negative, got {seed!r}.")
+    return int(seed)
+
+
+def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
+    """A function that puts a flat list into a structure: of the common ones, without the cost of `tf.nest`."""
+    if not nest.is_nested(structure):
+        return lambda flat: flat[0]
+    is_flat = not any(
+        nest.is_nested(leaf) for leaf in (structure.values() if isinstance(structure, dict) else structure)
+    )
+    if type(structure) is tuple and is_flat:
+        return tuple
+    if type(structure) is dict and is_flat:
+        keys = sorted(structure)
+        return lambda flat: dict(zip(keys, flat, strict=True))
+    shape = nest.map_structure(lambda leaf: 0, structure)
+    return lambda flat: nest.pack_sequence_as(shape, flat)
+
+
+def _contiguous(leaf: Any) -> NDArray[Any]:
+    array = np.asarray(leaf)
+    if array.ndim == 0:
+        raise ValueError(f"arrays must have a first dimension, that of the rows; got {leaf!r}.")
+    return np.ascontiguousarray(array)
+
+
+def _rows_of(arrays: list[NDArray[Any]]) -> int:
+    if not arrays:
+        raise ValueError("arrays must hold at least one array, got none.")
+    counts = {len(array) for array in arrays}
+    if len(counts) > 1:
+        raise ValueError(f"arrays must have as many rows as each other, got {', '.join(map(str, sorted(counts)))}.")
+    if counts == {0}:
+        raise ValueError("arrays must have at least one row, got 0.")
+    return counts.pop()
+
+
+def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """A contiguous array as bytes, of shape [rows, bytes of a row]."""
+    flat = array.reshape(len(array), -1)
+    return flat.view(np.uint8)
