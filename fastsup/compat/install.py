@@ -39,7 +39,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
         Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
       functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted
         as those of `fastsup.function`: once their calls have taken as long as lifting them takes. What can't be lifted
-        runs as ever. Functions that exist already stay as they are.
+        runs as before. Functions that exist already stay as they are.
       keras: True to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Models of
         Keras 2, of other backends, and models that are compiled already stay as they are.
 
