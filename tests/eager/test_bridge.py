@@ -264,11 +264,15 @@ def test_another_build_is_tested_anew(cache: Path, monkeypatch: pytest.MonkeyPat
     assert bridge._outcome_file() != here
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(
+    tmp_path: Path, python: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     python("report begun; report passed")
     assert bridge._why_self_test_failed() == ""
+    assert f"can't keep the verdict of the self-test: [Errno 20] Not a directory: '{tmp_path}/file" in tf_log.text
+    assert "Set XDG_CACHE_HOME to a folder that you may write" in tf_log.text
 
 
 @pytest.mark.parametrize("setting", ["cache", "", "."])
