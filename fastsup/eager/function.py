@@ -155,7 +155,9 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
         if there is no reason.
         """
-        return self._why_not or ("" if self._entries else self._why_elsewhere)
+        if self._entries or (self._why_elsewhere == _IN_TEST and not bridge.is_testing()):
+            return self._why_not
+        return self._why_not or self._why_elsewhere
 
     @property
     def executor(self) -> str:
