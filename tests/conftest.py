@@ -68,8 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # Suites with functions and models that are to be lifted from the first call on, some of them in other processes.
 LIFTED_SUITES = (
-    "tests/eager/", "tests/examples/", "tests/gpu/", "tests/keras/", "tests/loop/", "tests/steps/", "tests/test_pages.py",
-    "tests/website/",
+    "tests/eager/", "tests/examples/", "tests/gpu/", "tests/keras/", "tests/loop/", "tests/steps/",
+    "tests/test_pages.py", "tests/website/",
 )  # fmt: skip
 
 
