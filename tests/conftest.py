@@ -66,8 +66,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.reference)
 
 
+# Suites with functions and models that are to be lifted from the first call on, some of them in other processes.
+LIFTED_SUITES = (
+    "tests/eager/", "tests/examples/", "tests/gpu/", "tests/keras/", "tests/loop/", "tests/steps/",
+    "tests/test_pages.py", "tests/website/",
+)  # fmt: skip
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    root = Path(__file__).parents[1]
+    paths = {str(item.path.relative_to(root)) for item in session.items if item.path.is_relative_to(root)}
+    if any(path.startswith(LIFTED_SUITES) for path in paths):
+        from fastsup.eager import bridge
+
+        # In a new installation, a model doesn't wait for it.
+        bridge._why_self_test_failed()
     # What the imports have made stays until the end: the garbage collector need not look at it again and again.
     gc.collect()
     gc.freeze()

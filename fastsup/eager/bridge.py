@@ -227,8 +227,13 @@ def _test_and_keep(started: Any = None) -> str:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             replace_whole(place, json.dumps({"outcome": outcome}))
-        except OSError:
-            pass  # The next process tests again.
+        except OSError as error:
+            logging.warning(
+                "fastsup can't keep the verdict of the self-test: %s. Each process tests again. Set XDG_CACHE_HOME to "
+                "a folder that you may write. %s",
+                error,
+                _SEE,
+            )
     return outcome
 
 

@@ -48,6 +48,10 @@ class FunctionReport(NamedTuple):
 class Report(tuple[FunctionReport, ...]):
     """The `FunctionReport`s of a model. Its text has a line for each."""
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Lets a notebook show the text."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
         return "\n".join(map(str, self))
 

@@ -264,11 +264,15 @@ def test_another_build_is_tested_anew(cache: Path, monkeypatch: pytest.MonkeyPat
     assert bridge._outcome_file() != here
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(
+    tmp_path: Path, python: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     python("report begun; report passed")
     assert bridge._why_self_test_failed() == ""
+    assert f"can't keep the verdict of the self-test: [Errno 20] Not a directory: '{tmp_path}/file" in tf_log.text
+    assert "Set XDG_CACHE_HOME to a folder that you may write" in tf_log.text
 
 
 @pytest.mark.parametrize("setting", ["cache", "", "."])
@@ -354,29 +358,38 @@ def is_there(folder: Path) -> bool:
     return Path(f"/proc/{child}").exists()
 
 
-def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, cache: Path) -> None:
-    program = """
+@pytest.mark.parametrize("fuse", ["never", "auto", "always"])
+def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, cache: Path, fuse: str) -> None:
+    program = (
+        f"""
+        fuse, compiles = {fuse!r}, {fuse != "never"}
+    """
+        + """
+        def accelerated(model):
+            return fastsup.keras.accelerate(model, fuse=fuse)
+
         x = np.random.default_rng(0).random((96, 4)).astype(np.float32)
 
         def trained(accelerate):
             keras.utils.set_random_seed(3)
             model = accelerate(keras.Sequential([keras.Input([4]), keras.layers.Dropout(0.5), keras.layers.Dense(1)]))
-            model.compile("adam", "mse", jit_compile=False)
+            model.compile("adam", "mse", jit_compile=compiles)
             losses = []
             for part in range(4):
-                if accelerate is fastsup.keras.accelerate:
+                if accelerate is accelerated:
                     if part == 2:
                         wait()
                     print(bridge.is_testing(), end=" ")
-                losses += model.fit(x, x[:, :1], epochs=2, verbose=0).history["loss"]
-                if accelerate is fastsup.keras.accelerate:
+                losses += model.fit(x, x[:, :1], epochs=2, verbose=0, batch_size=4).history["loss"]
+                if accelerate is accelerated:
                     row = fastsup.keras.report(model)[0]
-                    print(row.lifted, "self-test" in row.why_not_lifted)
+                    print(row.lifted or row.fused, "self-test" in row.why_not_lifted)
             losses += [weight.tobytes() for weight in model.get_weights()]
             return losses
 
-        assert trained(fastsup.keras.accelerate) == trained(lambda model: model)
+        assert trained(accelerated) == trained(lambda model: model)
     """
+    )
     done = beside(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True False True\nTrue False True\nFalse True False\nFalse True False\n"

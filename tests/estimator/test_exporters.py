@@ -274,3 +274,11 @@ def test_a_loss_that_is_missing(est: Any, exports: Path) -> None:
     export(exporter, est, exports, 1.0)
     with pytest.raises(ValueError, match="current_eval_result cannot be empty or no loss is found in it"):
         exporter.export(est, str(exports), "path", {"accuracy": 1.0}, False)
+
+
+def test_specs_in_place_of_tensors() -> None:
+    features = {"x": tf.TensorSpec([None, 3], tf.float32), "y": tf.zeros([7, 2], tf.int64)}
+    with tf.Graph().as_default():
+        made = estimator.export.build_raw_serving_input_receiver_fn(features, default_batch_size=4)()
+        found = {name: (each.shape.as_list(), each.dtype) for name, each in made.receiver_tensors.items()}
+    assert found == {"x": ([4, 3], tf.float32), "y": ([4, 2], tf.int64)}

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -391,6 +392,10 @@ def test_the_report() -> None:
     lines = str(fastsup.keras.report(model)).splitlines()
     assert lines[0].startswith("train: lifted, ")
     assert lines[1:] == ["test: not called yet", "predict: not called yet"]
+    # As a notebook shows it.
+    written: list[str] = []
+    fastsup.keras.report(model)._repr_pretty_(SimpleNamespace(text=written.append), False)
+    assert written == ["\n".join(lines)]
     model.evaluate(X, Y, verbose=0)
     assert [row.name for row in fastsup.keras.report(model) if row.lifted] == ["train", "test"]
 

@@ -179,11 +179,11 @@ class SupervisedInputReceiver(_SupervisedFields):
 
 def _placeholder_like(tensor: Any, batch_size: int | None) -> Any:
     """A placeholder with a tensor's type, its shape except the batch size, and the name of its operation."""
-    shape = tensor_shape.TensorShape([batch_size]).concatenate(tensor.get_shape()[1:])
+    shape = tensor_shape.TensorShape([batch_size]).concatenate(tensor.shape[1:])
     try:
         name = tensor.op.name
     except AttributeError:
-        name = None  # An eager tensor has none.
+        name = None  # An eager tensor and a tf.TensorSpec have none.
     return array_ops.placeholder(dtype=tensor.dtype, shape=shape, name=name)
 
 
@@ -217,7 +217,7 @@ def build_raw_serving_input_receiver_fn(
     """Makes a serving_input_receiver_fn that is fed the features.
 
     Args:
-      features: dictionary from names to tensors with the types and the shapes of the features.
+      features: dictionary from names to tensors, or `tf.TensorSpec`s, with the types and the shapes of the features.
       default_batch_size: number of examples in a batch. None: any number.
 
     Returns:
