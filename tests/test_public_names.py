@@ -68,6 +68,17 @@ def test_every_public_name_has_signature_and_help(package: str) -> None:
         assert name in pydoc.render_doc(value)
 
 
+def test_a_reason_has_one_of_two_names() -> None:
+    """Why something isn't fast, in all public classes."""
+    found = set()
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for kind in filter(inspect.isclass, (getattr(module, name) for name in module.__all__)):
+            members = {*dir(kind), *getattr(kind, "__annotations__", {})}
+            found |= {member for member in members if re.match("why|reason|fallback_reason", member)}
+    assert found == {"why_not_lifted", "why_not_fused"}
+
+
 def test_signatures_of_compiled_classes() -> None:
 
     expected = {

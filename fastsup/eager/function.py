@@ -99,7 +99,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._lifting = threading.RLock()
         # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
-        self._why_not = ""
+        self._why_not_lifted = ""
         self._why_elsewhere = ""
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
@@ -148,7 +148,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
         if there is no reason.
         """
-        return self._why_not or ("" if self._entries else self._why_elsewhere)
+        return self._why_not_lifted or ("" if self._entries else self._why_elsewhere)
 
     @property
     def executor(self) -> str:
@@ -190,7 +190,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
-        if not bridge.unavailable_reason() and not self._entries and not self._why_not:
+        if not bridge.unavailable_reason() and not self._entries and not self._why_not_lifted:
             if not why_not_lifted_here():  # The bridge has been opened just now.
                 return True
         elif bridge.unavailable_reason():
@@ -365,8 +365,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return step
 
     def _say(self, reason: str) -> None:
-        is_new = not self._why_not
-        self._why_not = reason
+        is_new = not self._why_not_lifted
+        self._why_not_lifted = reason
         if is_new:
             note_function(FunctionNote(self.__name__, why_not_lifted=reason))
         text = f"{self.__name__} isn't lifted: {reason}."

@@ -150,17 +150,14 @@ class Acceleration:
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
-        return StepsAhead(lifted, kind, self.fuse, self._why_not_fused(model), name)
+        return StepsAhead(lifted, kind, self.fuse, self.why_not_fused(model), name)
 
-    def why_not_ahead(self, model: Any) -> str:
-        """Why a function that is lifted as a whole makes one step after the other.
+    def why_not_fused(self, model: Any) -> str:
+        """Why no function of the model makes many steps in a call. An empty string if one may.
 
         Args:
           model: the model.
         """
-        return self._why_not_fused(model) or "the function isn't one that Keras makes, or is that of a Keras before 3.7"
-
-    def _why_not_fused(self, model: Any) -> str:
         if self.fuse == "never":
             return 'fuse="never"'
         if model.jit_compile is not True:

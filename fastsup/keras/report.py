@@ -52,6 +52,9 @@ class Report(tuple[FunctionReport, ...]):
         return "\n".join(map(str, self))
 
 
+_NOT_KERAS = "the function isn't one that Keras makes, or is that of a Keras before 3.7"
+
+
 def report(model: Any) -> Report:
     """Tells which functions of an accelerated model are lifted, which aren't and why, and what runs them.
 
@@ -87,7 +90,7 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
     part = next((part for part in called if not part.lifted), called[0])
     fused = False if ahead is None else ahead.fused
-    why_not_fused = acceleration.why_not_ahead(model) if ahead is None else ahead.why_not_fused
+    why_not_fused = (acceleration.why_not_fused(model) or _NOT_KERAS) if ahead is None else ahead.why_not_fused
     return FunctionReport(
         kind, True, part.lifted, part.why_not_lifted, part.executor, part.seconds, fused, why_not_fused
     )
