@@ -97,6 +97,17 @@ def test_an_error_in_the_function_proposes_no_keyword() -> None:
         fastsup.function(len, jit_compil=True)
 
 
+def test_a_reason_has_one_of_two_names() -> None:
+    """Why something isn't fast, in all public classes."""
+    found = set()
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        for kind in filter(inspect.isclass, (getattr(module, name) for name in module.__all__)):
+            members = {*dir(kind), *getattr(kind, "__annotations__", {})}
+            found |= {member for member in members if re.match("why|reason|fallback_reason", member)}
+    assert found == {"why_not_lifted", "why_not_fused"}
+
+
 def test_signatures_of_compiled_classes() -> None:
 
     expected = {

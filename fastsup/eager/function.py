@@ -117,7 +117,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._lifting = threading.RLock()
         # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
-        self._why_not = ""
+        self._why_not_lifted = ""
         self._why_elsewhere = ""
         # Whether TensorFlow has run it because a self-test was under way.
         self._has_run_in_test = False
@@ -170,10 +170,10 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         """
         if not self._entries:
             is_over = self._why_elsewhere == _IN_TEST and not bridge.is_testing()
-            return self._why_not or ("" if is_over else self._why_elsewhere)
+            return self._why_not_lifted or ("" if is_over else self._why_elsewhere)
         entry = list(self._entries.values())[-1]
-        if self._why_not or entry.step is not None or entry.lift_secs is None:
-            return self._why_not
+        if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
+            return self._why_not_lifted
         return (
             f"its calls have taken {1e3 * entry.spent:,.1f} ms. It is lifted once they have taken "
             f"{1e3 * entry.lift_secs:,.1f} ms, as long as lifting it takes"
@@ -225,7 +225,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return False
         if self._why_elsewhere == _IN_TEST:
             self._why_elsewhere = ""
-        if not bridge.unavailable_reason() and not self._entries and not self._why_not:
+        if not bridge.unavailable_reason() and not self._entries and not self._why_not_lifted:
             if not why_not_lifted_here():  # The bridge has been opened just now.
                 return True
         elif bridge.unavailable_reason():
@@ -410,8 +410,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return step
 
     def _say(self, reason: str) -> None:
-        is_new = not self._why_not
-        self._why_not = self._tracer.calls.why_not = reason
+        is_new = not self._why_not_lifted
+        self._why_not_lifted = self._tracer.calls.why_not = reason
         if is_new:
             note_function(FunctionNote(self.__name__, why_not_lifted=reason))
         text = f"{self.__name__} isn't lifted: {reason}."

@@ -35,6 +35,8 @@ _NO_STRATEGY = type(distribute_lib._get_default_strategy())
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
 # A profiler reads it, too.
+#: Why a function that is lifted as a whole makes no steps ahead.
+NOT_KERAS = "the function isn't one that Keras makes, or is that of a Keras before 3.7"
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
@@ -154,12 +156,12 @@ class Acceleration:
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
-        return StepsAhead(lifted, kind, self.fuse, self._why_not_fused(model), name)
+        return StepsAhead(lifted, kind, self.fuse, self.why_not_fused(model), name)
 
     def _check_always_fused(self, kind: str, model: Any, lifted: Any) -> None:
         """Reports a function that can't run many steps in a call, if the program has asked for that."""
         can = isinstance(lifted, LiftedStepFunction | LiftedPredictFunction)
-        reason = self._why_not_fused(model) if can else self.why_not_ahead(model)
+        reason = self.why_not_fused(model) or ("" if can else NOT_KERAS)
         if self.fuse != "always" or not reason:
             return
         text = f'fuse="always" has no effect on the {kind} function of the model {model.name}: {reason}.'
@@ -170,15 +172,12 @@ class Acceleration:
         if self.fallback == "warn":
             logging.warning("%s Its steps run one by one.", text)
 
-    def why_not_ahead(self, model: Any) -> str:
-        """Why a function that is lifted as a whole makes one step after the other.
+    def why_not_fused(self, model: Any) -> str:
+        """Why no function of the model makes many steps in a call. An empty string if one may.
 
         Args:
           model: the model.
         """
-        return self._why_not_fused(model) or "the function isn't one that Keras makes, or is that of a Keras before 3.7"
-
-    def _why_not_fused(self, model: Any) -> str:
         if self.fuse == "never":
             return 'fuse="never"'
         if model.jit_compile is not True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fastsup.eager.function import Function
-from fastsup.keras.accelerate import KINDS, Acceleration, acceleration_of
+from fastsup.keras.accelerate import KINDS, NOT_KERAS, Acceleration, acceleration_of
 from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.step_functions import LiftedPredictFunction, LiftedStepFunction
 
@@ -91,7 +91,7 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
     part = next((part for part in called if not part.lifted), called[0])
     fused = False if ahead is None else ahead.fused
-    why_not_fused = acceleration.why_not_ahead(model) if ahead is None else ahead.why_not_fused
+    why_not_fused = (acceleration.why_not_fused(model) or NOT_KERAS) if ahead is None else ahead.why_not_fused
     return FunctionReport(
         kind, True, part.lifted, part.why_not_lifted, part.executor, part.seconds, fused, why_not_fused
     )

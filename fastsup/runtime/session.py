@@ -187,7 +187,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._let_runs_begin()
         close = partial(pywrap_tf_session.TF_CloseSession, self._session)
         if self._target:
-            close_remote(close, os.fsdecode(self._target))
+            if not close_remote(close, os.fsdecode(self._target)):
+                # The runtime still works on it, so nothing may delete it.
+                self._session = None
         else:
             close()
 
@@ -357,25 +359,30 @@ def _skip_destructors() -> None:
         libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 
-def close_remote(close: Callable[[], None], target: object) -> None:
+def close_remote(close: Callable[[], None], target: object) -> bool:
     """Closes a session in its own thread, and abandons it if that takes too long.
 
     TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
     its address: for ever, if none is started.
 
     Args:
-      close: what closes the session. It keeps the session alive while it runs.
+      close: what closes the session.
       target: the execution engine that the session is connected to.
+
+    Returns:
+      False if the session is abandoned.
 
     Raises:
       tf.errors.OpError: TensorFlow couldn't close the session.
     """
     call = LongCall(close, f"closing a session of {target!r}")
-    if not call.has_returned(CLOSE_SECS):
-        logging.warning(
-            "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
-            "`python -m fastsup docs dropin#sessions-and-executors`.",
-            target,
-            CLOSE_SECS,
-        )
-        _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [call.thread]
+    if call.has_returned(CLOSE_SECS):
+        return True
+    logging.warning(
+        "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
+        "`python -m fastsup docs dropin#sessions-and-executors`.",
+        target,
+        CLOSE_SECS,
+    )
+    _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [call.thread]
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import textwrap
 import threading
 from collections.abc import Callable
@@ -54,12 +55,34 @@ def test_a_task_that_is_gone_holds_nobody_up(session: Any, monkeypatch: pytest.M
     before = set(threading.enumerate())
     session.close()
     (left,) = set(threading.enumerate()) - before
-    # It keeps no process from ending, and the session alive for as long as the runtime works on it.
+    # It keeps no process from ending.
     assert left.daemon
     assert tf_log.messages[-1].startswith(f"A session of {session.sess_str.decode()} isn't closed after 0.05 s")
     gone.set()
     left.join(60)
     assert not left.is_alive()
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_session_that_the_runtime_works_on_is_not_deleted(
+    graph: tf.Graph, monkeypatch: pytest.MonkeyPatch, is_dropped: bool
+) -> None:
+    """Its close would use freed memory when it comes back."""
+    gone = threading.Event()
+    deleted: list[Any] = []
+    server = tf.distribute.Server.create_local_server()
+    session = fastsup.Session(server.target)
+    monkeypatch.setattr(tf_session.tf_session, "TF_CloseSession", lambda handle: gone.wait(60))
+    monkeypatch.setattr(tf_session.tf_session, "TF_DeleteSession", deleted.append)
+    monkeypatch.setattr(sessions, "CLOSE_SECS", 0.05)
+    try:
+        if not is_dropped:
+            session.close()
+        del session
+        gc.collect()
+        assert deleted == []
+    finally:
+        gone.set()
 
 
 def test_a_session_of_this_process_is_closed_in_the_calling_thread(
