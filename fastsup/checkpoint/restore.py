@@ -479,7 +479,8 @@ def _sentences(path: str, misfit: _Misfit, shapes: dict[str, Any]) -> Iterator[s
     if misfit.missing:
         lacking = []
         for name in misfit.missing[:_LISTED]:
-            nearest = difflib.get_close_matches(name, misfit.unused, 1)
+            spelled = {other.lower(): other for other in misfit.unused}
+            nearest = [spelled[other] for other in difflib.get_close_matches(name.lower(), spelled, 1)]
             lacking.append(f"{name} (the nearest is {nearest[0]})" if nearest else name)
         yield f"It lacks: {_listed([*lacking, *misfit.missing[_LISTED:]])}."
     if misfit.different:

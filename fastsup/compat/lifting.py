@@ -1,7 +1,8 @@
 """`install(functions=True, keras=True)`: a `tf.function` that is lifted, and Keras models accelerated when compiled.
 
 Lifting is earned: TensorFlow runs the calls of a function until they have taken as long as lifting it takes. So a
-program of many functions that are called a few times is as fast as without fastsup. What can't be lifted runs as before.
+program of many functions that are called a few times is as fast as without fastsup. What can't be lifted runs as
+before.
 """
 
 from __future__ import annotations

@@ -12,11 +12,13 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.common import stop_signals
 from fastsup.core.checks import check_flag, check_no_pattern
+from fastsup.core.errors import add_note
+from fastsup.core.probe import callback_part_here
 from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
@@ -40,6 +42,8 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
             "out for a function of yours."
         )
     folder = os.fspath(directory)
+    if not folder:
+        raise ValueError(f"directory must be the path of a folder, got {directory!r}.")
     try:
         return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
     except ValueError:
@@ -98,6 +102,13 @@ class ManagedSaves:
             raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", directory) from None
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", directory)
+        state = os.path.join(directory, "checkpoint")
+        if os.path.isdir(state):
+            raise IsADirectoryError(
+                errno.EISDIR,
+                "The state file of checkpoints can't be written: a folder has its name. Move it away",
+                state,
+            )
 
     def save(self, step: int) -> bool:
         """Saves a checkpoint, or begins to, after the write before has ended.
@@ -177,7 +188,11 @@ def restore_newest(manager: Any) -> int | None:
 
     def restore(path: str) -> None:
         _number_of(path)
-        status = manager.checkpoint.restore(path)
+        try:
+            status = manager.checkpoint.restore(path)
+        except Exception as error:
+            add_note(error, f"Raised when {path} was restored.")
+            raise
         _check_match(manager.checkpoint, status, path)
 
     listing, place = _listing_of(manager)
@@ -234,6 +249,14 @@ def _check_match(checkpoint: Any, status: Any, path: str) -> None:
     counter = getattr(checkpoint, "_save_counter", None)
     root = getattr(status, "_root", checkpoint)
     if any(known is not root and known is not counter for known in matched.values()):
+        missing = _names_without_value(root, matched.values(), counter)
+        if missing:
+            _logger.warning(
+                "The checkpoint %s has no value for %s: training goes on from the values that they have now. If that "
+                "isn't meant, pass the objects under the names that they were saved with, or use another directory.",
+                path,
+                ", ".join(missing),
+            )
         return
     names = sorted(name for name in checkpoint._trackable_children() if name != "save_counter")
     if names:
@@ -243,6 +266,17 @@ def _check_match(checkpoint: Any, status: Any, path: str) -> None:
             f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
             "names that they were saved with, or use another directory."
         )
+
+
+def _names_without_value(root: Any, matched: Iterable[Any], counter: Any) -> list[str]:
+    """The names of the variables under an object that aren't among those which a checkpoint has values for."""
+    import tensorflow as tf
+    from tensorflow.python.checkpoint.graph_view import ObjectGraphView
+
+    known = {id(each) for each in matched}
+    objects, paths = ObjectGraphView(root).breadth_first_traversal()
+    variables = [each for each in objects if isinstance(each, tf.Variable) and each is not counter]
+    return ["/".join(part.name for part in paths[each]) for each in variables if id(each) not in known]
 
 
 def _check_older_form(status: Any, path: str) -> None:
@@ -330,7 +364,8 @@ class CheckpointHook(PeriodicHook):
         super().begin(loop)
 
     def act(self, loop: Any) -> None:
-        self._save(loop.global_step)
+        with callback_part_here("save"):
+            self._save(loop.global_step)
         self.last_saved_step = loop.global_step
 
     def end(self, loop: Any) -> None:

@@ -88,6 +88,11 @@ class StepLoop(fastsup.core.StepLoop):
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
         check_flag(handle_signals=handle_signals)
         self._manager = _manager_of(resume_from)
+        if isinstance(resume_from, CheckpointHook) and resume_from not in self.hooks:
+            _logger.warning(
+                "resume_from is a CheckpointHook that isn't among the hooks: the loop restores its checkpoints and "
+                "saves none. Add it to hooks. If that is meant, pass its manager."
+            )
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
         self._step = step

@@ -97,7 +97,7 @@ def test_tensorflows_manager_around_a_tf_function(tmp_path: Path) -> None:
     assert restored.numpy().tolist() == [5 / 256, -3 / 256]
 
 
-@pytest.mark.parametrize("problem", ["a file", "may not be written to"])
+@pytest.mark.parametrize("problem", ["a file", "may not be written to", "a folder in the place of the state file"])
 def test_a_directory_that_cannot_be_used_is_found_before_the_first_step(
     problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,14 +106,19 @@ def test_a_directory_that_cannot_be_used_is_found_before_the_first_step(
     directory = tmp_path / "model"
     if problem == "a file":
         directory.write_text("")
+    elif problem.startswith("a folder"):
+        (directory / "checkpoint").mkdir(parents=True)
     else:
         monkeypatch.setattr("os.access", lambda path, mode: path != str(directory))
     steps: list[int] = []
     hook = CheckpointHook(tf.train.Checkpoint(), every_steps=1000, directory=directory)
     with pytest.raises(OSError, match=r"heckpoints .*model") as raised:
         StepLoop(lambda: steps.append(1), [hook], max_steps=2000).run()
-    assert raised.type is (NotADirectoryError if problem == "a file" else PermissionError)
+    kinds = {"a file": NotADirectoryError, "may not be written to": PermissionError}
+    assert raised.type is kinds.get(problem, IsADirectoryError)
     assert not steps
+    with pytest.raises(ValueError, match="directory must be the path of a folder, got ''"):
+        CheckpointHook(tf.train.Checkpoint(), every_steps=1000, directory="")
 
 
 def test_a_manager_saves_whatever_its_own_interval() -> None:

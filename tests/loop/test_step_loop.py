@@ -270,6 +270,33 @@ def test_a_checkpoint_of_which_nothing_fits(tmp_path: Path) -> None:
     assert saved_steps(tmp_path) == [5, 6]
 
 
+def test_a_checkpoint_that_lacks_a_variable(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """TensorFlow restores the others. The loop names those that keep their values."""
+    old, new = tf.Variable(1.0), tf.Variable(5.0)
+    StepLoop(float, [CheckpointHook(tf.train.Checkpoint(w=old), 5, directory=tmp_path)], max_steps=5).run()
+    hook = CheckpointHook(tf.train.Checkpoint(w=old, layer=tf.train.Checkpoint(bias=new)), 5, directory=tmp_path)
+    StepLoop(float, [hook], max_steps=6, resume_from=hook).run()
+    assert f"{tmp_path}/ckpt-5 has no value for layer/bias: training goes on" in caplog.text
+    assert float(new) == 5.0
+
+
+def test_a_checkpoint_of_another_shape_names_its_path(tmp_path: Path) -> None:
+    StepLoop(float, [CheckpointHook(tf.train.Checkpoint(w=tf.Variable(1.0)), 5, directory=tmp_path)], max_steps=5).run()
+    hook = CheckpointHook(tf.train.Checkpoint(w=tf.Variable([1.0, 2.0])), 5, directory=tmp_path)
+    with pytest.raises(ValueError, match="incompatible tensor with shape") as raised:
+        StepLoop(float, [hook], max_steps=6, resume_from=hook).run()
+    assert raised.value.__notes__ == [f"Raised when {tmp_path}/ckpt-5 was restored."]
+
+
+def test_a_hook_that_only_restores_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    hook = CheckpointHook(tf.train.Checkpoint(), 5, directory=tmp_path)
+    StepLoop(float, [hook], max_steps=1, resume_from=hook)
+    StepLoop(float, [], max_steps=1, resume_from=hook.manager)
+    assert "among the hooks" not in caplog.text
+    StepLoop(float, [], max_steps=1, resume_from=hook)
+    assert "resume_from is a CheckpointHook that isn't among the hooks" in caplog.text
+
+
 def test_objects_that_are_made_later(tmp_path: Path) -> None:
     """A checkpoint without objects yet: their values are restored when they are made."""
     first = Model(tmp_path)

@@ -276,6 +276,11 @@ def test_feed_fn_gets_the_last_result(open_session: Any, step: Any, kind: str) -
     assert feeds.got[3:] == [None]
 
 
+def test_a_feed_fn_that_returns_no_feeds_is_named(open_session: Any, step: Any) -> None:
+    with open_session() as session, pytest.raises(TypeError, match="feed_fn must return a feed_dict or None, got 3"):
+        session.run_loop(step.op, 2, lambda: 3)
+
+
 def test_feed_fn_is_called_without_arguments_if_it_can_be(open_session: Any, graph: Any) -> None:
     x = v1.placeholder_with_default(-1.0, [])
     ways = [

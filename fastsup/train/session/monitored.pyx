@@ -8,6 +8,7 @@ from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
 import inspect
+from collections.abc import Mapping
 from copy import copy
 from threading import Event
 
@@ -119,6 +120,10 @@ cdef bint takes_last_result(object feed_fn) except -1:
         f"feed_fn must take no argument, or one: the result of the last step. Got {feed_fn!r} with the signature "
         f"{signature}."
     )
+
+
+cdef bint is_feed_dict(object feed_dict) except -1:
+    return feed_dict is None or isinstance(feed_dict, Mapping)
 
 
 cdef bint can_take(object signature, tuple arguments) except -1:
@@ -242,6 +247,8 @@ cdef class MonitoredSessionBase:
             while request.steps_left > 0 and not self.should_stop():
                 if feed_fn is not None:
                     request.feed_dict = feed_fn(result) if takes_result else feed_fn()
+                    if type(request.feed_dict) is not dict and not is_feed_dict(request.feed_dict):
+                        raise TypeError(f"feed_fn must return a feed_dict or None, got {request.feed_dict!r}.")
                 if request.in_loop:
                     nest = self.current_nest()
                     request.stop_event = None if nest.engine is None else nest.stop_event()
