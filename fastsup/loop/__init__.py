@@ -4,8 +4,12 @@ None of them needs TensorFlow. A loop calls its hooks in the order of its list, 
 a `NanGuardHook` in front of a `CheckpointHook`, no checkpoint contains NaN.
 """
 
+from fastsup.common.errors import NoIntactCheckpointError
 from fastsup.core import Hook, NativeHook
 from fastsup.loop.checkpoint import CheckpointHook
+from fastsup.loop.checkpoint_folder import SavedCheckpoint
+from fastsup.loop.checkpoints import Checkpoints
+from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
 from fastsup.loop.metrics import OpenTelemetryHook, PrometheusHook, SummaryHook
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
 from fastsup.loop.periodic import PeriodicHook, StopAtStepHook, StopWhenHook, TimeLimitHook, every
@@ -14,14 +18,19 @@ from fastsup.loop.step_loop import StepLoop
 
 __all__ = [
     "CheckpointHook",
+    "Checkpoints",
+    "EarlyStoppingHook",
+    "EvaluateHook",
     "Hook",
     "NanGuardHook",
     "NanResultError",
     "NativeHook",
+    "NoIntactCheckpointError",
     "OpenTelemetryHook",
     "PeriodicHook",
     "ProgressHook",
     "PrometheusHook",
+    "SavedCheckpoint",
     "StepLoop",
     "StopAtStepHook",
     "StopWhenHook",

@@ -119,6 +119,16 @@ class SummaryHook(PeriodicHook):
         for name, number in named_numbers(self._values(loop.result)).items():
             self._write(name, number, loop.global_step)
 
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Writes the results of an evaluation, with "eval/" before their names.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        for name, number in metrics.items():
+            self._write(f"eval/{name}", number, loop.global_step)
+
     def end(self, loop: Any) -> None:
         if self._flush is not None:
             with writing_files():
@@ -215,6 +225,7 @@ class MeasuringHook(PeriodicHook):
         self._last_steps, self._last_time = 0, 0.0
         self._measured: dict[str, float] = {}
         self._result: dict[str, float] = {}
+        self._evaluation: dict[str, float] = {}
 
     def measurements(self) -> dict[str, float]:
         """The last measurements, by the words of their `Metric`. Any thread may call this."""
@@ -222,8 +233,8 @@ class MeasuringHook(PeriodicHook):
         return {**self._measured, **({} if written is None else {"last checkpoint timestamp": written})}
 
     def result_numbers(self) -> dict[str, float]:
-        """The numbers of the last result that was read, by name. Any thread may call this."""
-        return self._result
+        """The numbers of the last result that was read, and of the last evaluation. Any thread may call this."""
+        return {**self._result, **self._evaluation}
 
     def begin(self, loop: Any) -> None:
         self._counts["restarts"] += self._has_failed
@@ -237,6 +248,15 @@ class MeasuringHook(PeriodicHook):
     def act(self, loop: Any) -> None:
         self._measure(loop, running=1)
         self._read(loop.result)
+
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Keeps the results of an evaluation, with "eval/" before their names.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        self._evaluation = {f"eval/{name}": number for name, number in metrics.items()}
 
     def end(self, loop: Any) -> None:
         self._measure(loop, running=0)

@@ -13,6 +13,7 @@ import fastsup.core
 from fastsup.common.errors import FailureRow, is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook, restore_newest
+from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.session_hooks import with_session_hooks
 
 __all__ = ["StepLoop"]
@@ -36,9 +37,10 @@ class StepLoop(fastsup.core.StepLoop):
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
       handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
         that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None: if one of the hooks
-        is a `CheckpointHook`.
-      resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
-        checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
+        is a `CheckpointHook` or a `Checkpoints`.
+      resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run`
+        begins, the newest checkpoint that can be read is restored, and the number at the end of its name becomes the
+        global step.
       steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
         Steps that a recovery has lost are run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
@@ -85,7 +87,7 @@ class StepLoop(fastsup.core.StepLoop):
         self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
         self._signals_requested = handle_signals is True
         if handle_signals is None:
-            handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
+            handle_signals = any(isinstance(hook, CheckpointHook | Checkpoints) for hook in self.hooks)
         check_flag(handle_signals=handle_signals)
         self._manager = _manager_of(resume_from)
         self._handle_signals = handle_signals
@@ -94,6 +96,8 @@ class StepLoop(fastsup.core.StepLoop):
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
+        #: The numbers of the last evaluation by an `EvaluateHook`, by name.
+        self.evaluation: dict[str, float] = {}
 
     @property
     def fused(self) -> bool:
@@ -161,7 +165,12 @@ class StepLoop(fastsup.core.StepLoop):
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
-        global_step = restore_newest(self._manager)
+        if isinstance(self._manager, Checkpoints):
+            global_step = self._manager.restore_for(self)
+            if global_step is None:
+                return
+        else:
+            global_step = restore_newest(self._manager)
         if global_step is None:
             self._manager.restore_or_initialize()
         else:
@@ -194,12 +203,12 @@ class StepLoop(fastsup.core.StepLoop):
 
 def _manager_of(resume_from: Any) -> Any:
     manager = resume_from.manager if isinstance(resume_from, CheckpointHook) else resume_from
-    if resume_from is None:
-        return None
+    if resume_from is None or isinstance(resume_from, Checkpoints):
+        return resume_from
     needed = ("latest_checkpoint", "checkpoints", "checkpoint", "restore_or_initialize")
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}. "
-        "State that a function of yours has saved, restore before, and pass initial_step."
+        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook that has one, got "
+        f"{resume_from!r}. To resume from your own save function, restore its state and pass initial_step."
     )

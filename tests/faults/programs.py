@@ -26,6 +26,7 @@ from ways_to_save import EVERY, SIZE, WAYS
 
 import fastsup
 from fastsup import train
+from fastsup.loop import Checkpoints
 
 
 def _in_one_line(error: Exception) -> str:
@@ -68,6 +69,11 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def state(folder: str) -> list[Any]:
     """The number of the newest checkpoint, and the one value of its weights."""
+    if any(name.startswith("save-") for name in os.listdir(folder)):
+        weights = np.zeros(SIZE, np.float32)
+        saved = Checkpoints(folder, {"weights": weights}).restore()
+        (value,) = set(weights.tolist())
+        return [saved.global_step, value] if saved else [None, None]
     path = train.latest_intact_checkpoint(folder)
     if path is None:
         return [None, None]

@@ -367,8 +367,11 @@ def test_a_stop_ends_the_wait_for_the_next_try(tmp_path: Path) -> None:
     [
         ({"max_recoveries": 1.5}, "max_recoveries must be an integer or None, got 1.5"),
         ({"max_recoveries": True}, "max_recoveries must be an integer or None, got True"),
-        ({"resume_from": "folder"}, "resume_from must be a tf.train.CheckpointManager, .* got 'folder'"),
-        ({"resume_from": CheckpointHook(print, every_steps=1)}, "resume_from must be a tf.train.CheckpointManager"),
+        ({"resume_from": "folder"}, r"resume_from must be a Checkpoints, .* got 'folder'"),
+        (
+            {"resume_from": CheckpointHook(print, every_steps=1)},
+            "resume_from must be a Checkpoints",
+        ),
     ],
 )
 def test_wrong_types(arguments: dict[str, Any], message: str) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from fastsup import estimator, train
-from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
+from fastsup.loop import CheckpointHook, Checkpoints, StepLoop, StopAtStepHook
 
 v1 = tf.compat.v1
 SIZE = 50_000
@@ -150,11 +151,22 @@ def async_step_loop(folder: str, last: int) -> None:
     StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
 
 
+def checkpoints(folder: str, last: int) -> None:
+    """Without TensorFlow."""
+    weights = np.zeros(SIZE, np.float32)
+
+    def step() -> None:
+        weights[...] += 1
+
+    saver = Checkpoints(folder, {"weights": weights}, every_steps=EVERY, keep=1)
+    StepLoop(step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
+
+
 WAYS: dict[str, Callable[[str, int], None]] = {
     way.__name__: way
     for way in (
         session, async_session, sharded_session, session_with_preserved, partial_session, session_loop,
         singular_session, supervisor, async_supervisor, step_loop, async_step_loop, estimator_train,
-        train_and_evaluate,
+        train_and_evaluate, checkpoints,
     )
 }  # fmt: skip
