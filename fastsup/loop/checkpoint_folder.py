@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from fastsup.common.errors import is_read_failure
 from fastsup.common.files import delete_tree, fsync_directory, fsync_directory_and_above, fsync_tree
 
-__all__ = ["CheckpointFolder", "DamagedError", "SavedCheckpoint", "described"]
+__all__ = ["CheckpointFolder", "DamagedError", "NewCheckpoint", "SavedCheckpoint", "described"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -57,6 +57,67 @@ class SavedCheckpoint(NamedTuple):
     global_step: int
     metrics: dict[str, float]
     number: int
+
+
+class NewCheckpoint:
+    """A checkpoint that is being written.
+
+    Args:
+      path: the folder for its files.
+
+    Attributes:
+      path: the argument; when all is written, the folder of the checkpoint.
+      content: the dictionary that becomes the JSON text. `global_step` and `metrics` are the writer's to set.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.content: dict[str, Any] = {"format": _FORMAT, "time": time.time(), "writer": _writer()}
+        self._sums: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        """Yields a new file, which has a `write` for bytes."""
+        path = os.path.join(self.path, name)
+        with open(path, "xb") as file:
+            summed = _SummedFile(file)
+            yield summed
+        # The sum is that of what was to be written, so that what is there is checked against it.
+        if os.stat(path).st_size != summed.size:
+            raise OSError(errno.EIO, "The file doesn't have the size of what was written to it", path)
+        self._sums[name] = summed.sum.hexdigest()
+
+    def finish(self) -> None:
+        """Writes the JSON text, and the checksums of all files."""
+        names = os.listdir(self.path)
+        self._sums.update({name: _checksum(os.path.join(self.path, name)) for name in names if name not in self._sums})
+        self.content["files"] = sorted(names)
+        with self.create(_CONTENT) as file:
+            file.write(json.dumps(self.content).encode())
+        lines = [f"{found}  {name}\n" for name, found in sorted(self._sums.items())]
+        with self.create(_CHECKSUMS) as file:
+            file.write("".join(lines).encode())
+
+
+class _SummedFile:
+    """Writes to a file, and sums up what was written. It has no position, so that writers only append."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.sum = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        """Writes bytes. Returns how many there are."""
+        size = memoryview(data).nbytes
+        self._file.write(data)
+        self.sum.update(data)
+        self.size += size
+        return size
+
+    def flush(self) -> None:
+        """Gives the system what was written."""
+        self._file.flush()
 
 
 class CheckpointFolder:
@@ -138,23 +199,15 @@ class CheckpointFolder:
             return None
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Wraps the writing of a checkpoint.
-
-        Yields:
-          (folder, content): the folder for the files, and the dictionary that becomes the JSON text. When the block
-          has ended, `content["global_step"]` is in the checkpoint's name, and `content["path"]` is its path.
-        """
+    def writing(self) -> Iterator[NewCheckpoint]:
+        """Wraps the writing of a checkpoint, which gets its name when the block has ended."""
         folder, lock = self._new_folder()
         try:
-            content: dict[str, Any] = {"format": _FORMAT, "time": time.time(), "writer": _writer()}
-            yield folder, content
-            content["files"] = sorted(os.listdir(folder))
-            _write(os.path.join(folder, _CONTENT), json.dumps(content))
-            sums = [f"{_checksum(os.path.join(folder, name))}  {name}\n" for name in sorted(os.listdir(folder))]
-            _write(os.path.join(folder, _CHECKSUMS), "".join(sums))
+            new = NewCheckpoint(folder)
+            yield new
+            new.finish()
             fsync_tree(folder)
-            content["path"] = self._name(folder, content["global_step"])
+            new.path = self._name(folder, new.content["global_step"])
         except BaseException:
             with contextlib.suppress(OSError):
                 delete_tree(folder)
@@ -272,11 +325,6 @@ def _delete_unlocked(path: str) -> None:
         _logger.debug("%s stays: %s", path, error)
     finally:
         os.close(lock)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _checksum(path: str) -> str:

@@ -117,8 +117,10 @@ class Checkpoints(PeriodicHook):
       directory: a local directory for the checkpoints. It is made if it doesn't exist.
       states: dictionary of the states by name. A name has letters, digits, "_", "-" and ".".
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two checkpoints, or None. With both intervals, the one that passes first counts; with
-        neither, it is 600 seconds.
+      every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts;
+        without any, it is 600 seconds.
+      every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
+        `PeriodicHook` has the batches for which that is known.
       keep: number of the newest checkpoints that stay. None: all.
       metric: name of a number of the evaluation (`EvaluateHook`) by which the best checkpoints stay, too, or None.
         Whenever an evaluation is among the best, a checkpoint is saved at once, with the numbers.
@@ -144,6 +146,7 @@ class Checkpoints(PeriodicHook):
         every_steps: int | None = None,
         every_secs: float | None = None,
         *,
+        every_epochs: int | None = None,
         keep: int | None = 5,
         metric: str | None = None,
         mode: str | None = None,
@@ -151,7 +154,9 @@ class Checkpoints(PeriodicHook):
         keep_best: int = 1,
         save_at_end: bool = True,
     ) -> None:
-        super().__init__(every_steps, 600.0 if every_steps is None and every_secs is None else every_secs)
+        if every_steps is None and every_secs is None and every_epochs is None:
+            every_secs = 600.0
+        super().__init__(every_steps, every_secs, every_epochs)
         check_flag(save_at_end=save_at_end)
         self.directory: str = _directory(directory)
         self._states = _states(states)
@@ -293,11 +298,11 @@ class Checkpoints(PeriodicHook):
 
     def _save(self, loop: Any, metrics: dict[str, float]) -> None:
         step = loop.global_step
-        with self._folder.writing() as (folder, content):
-            content.update(global_step=step, metrics=metrics)
-            content["states"] = {state.name: state.save(folder) for state in (*self._states, *self._hook_states)}
+        with self._folder.writing() as new:
+            saved_states = {state.name: state.save(new) for state in (*self._states, *self._hook_states)}
+            new.content.update(global_step=step, metrics=metrics, states=saved_states)
         self.last_saved_step = step
-        saved = described(content["path"], content)
+        saved = described(new.path, new.content)
         # An earlier one of this step is of the same state, or of a state that a failed restore has left.
         old = [other for other in self._own if other.global_step == step]
         self._own = [*(other for other in self._own if other.global_step != step), saved]

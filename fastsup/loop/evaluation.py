@@ -31,11 +31,13 @@ class EvaluateHook(PeriodicHook):
       function: function without arguments, or of the loop, that returns a number, which is named "loss", or a mapping
         of names to numbers.
       every_steps: it is called at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two evaluations, or None. With both intervals, the one that passes first counts.
+      every_secs: seconds between two evaluations, or None. Of several intervals, the one that passes first counts.
       at_end: whether it is also called when the loop ends without an error, unless it was called after the last step.
         A loop that a signal ends has no time for that.
       max_share: the largest share of the loop's time that evaluations may take, as 0.1. An evaluation that would exceed
         it is left out, except the first one and the one at the end. None: no limit.
+      every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
+        `PeriodicHook` has the batches for which that is known.
 
     Attributes:
       metrics: the numbers of the last evaluation, by name; empty before the first one.
@@ -44,7 +46,7 @@ class EvaluateHook(PeriodicHook):
 
     Raises:
       TypeError: `function` can't be called so, an interval or `max_share` isn't a number, or `at_end` isn't a bool.
-      ValueError: an interval isn't positive, both are left out without `at_end`, or `max_share` doesn't lie between 0
+      ValueError: an interval isn't positive, all are left out without `at_end`, or `max_share` doesn't lie between 0
         and 1.
     """
 
@@ -58,11 +60,13 @@ class EvaluateHook(PeriodicHook):
         every_secs: float | None = None,
         at_end: bool = True,
         max_share: float | None = None,
+        *,
+        every_epochs: int | None = None,
     ) -> None:
         check_flag(at_end=at_end)
-        if every_steps is None and every_secs is None and at_end:
+        if every_steps is None and every_secs is None and every_epochs is None and at_end:
             every_secs = math.inf
-        super().__init__(every_steps, every_secs)
+        super().__init__(every_steps, every_secs, every_epochs)
         if max_share is not None:
             check_number("max_share", max_share)
             if not 0 < max_share < 1:

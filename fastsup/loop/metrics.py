@@ -49,6 +49,21 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
     return {str(name): _number(name, value) for name, value in items}
 
 
+def numbers_in(result: Any) -> dict[str, float]:
+    """The numbers in a result, by name, as `named_numbers`; without what isn't a number.
+
+    Args:
+      result: anything.
+    """
+    items = result.items() if isinstance(result, Mapping) else [("loss", result)]
+    found = {}
+    for name, value in items:
+        if not isinstance(value, str | bytes):
+            with contextlib.suppress(TypeError):
+                found.update(named_numbers({name: value}))
+    return found
+
+
 def _number(name: Any, value: Any) -> float:
     if hasattr(value, "detach"):
         value = value.detach()  # PyTorch warns of a conversion of a tensor that requires a gradient.
@@ -285,17 +300,8 @@ class MeasuringHook(PeriodicHook):
         self._measured = measured
 
     def _read(self, result: Any) -> None:
-        if not self._is_optional:
-            self._result = named_numbers(self._values(result))
-            return
         # What a step returns need not be numbers, unless `values` says which.
-        items = result.items() if isinstance(result, Mapping) else [("loss", result)]
-        found = {}
-        for name, value in items:
-            if not isinstance(value, str | bytes):
-                with contextlib.suppress(TypeError):
-                    found.update(named_numbers({name: value}))
-        self._result = found
+        self._result = numbers_in(result) if self._is_optional else named_numbers(self._values(result))
 
     def _checkpoint_time(self) -> float | None:
         try:

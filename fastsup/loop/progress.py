@@ -13,7 +13,7 @@ from fastsup.loop.periodic import PeriodicHook
 
 
 class ProgressHook(PeriodicHook):
-    """Shows the step, the rate, the numbers of the result and of the last evaluation, and the time left.
+    """Shows the step, the rate, the epoch, the numbers of the result and of the last evaluation, and the time left.
 
     In a terminal it shows a bar if rich is installed. Elsewhere it prints a line at intervals.
 
@@ -96,4 +96,8 @@ class ProgressHook(PeriodicHook):
             if not self._optional:
                 raise
             numbers = {}
-        return ", ".join(f"{name} {number:.6g}" for name, number in {**numbers, **self._evaluation}.items())
+        batches: Any = getattr(loop, "batches", None)
+        length = getattr(batches, "batches_per_epoch", None)
+        epoch = {} if length is None else {"epoch": round(batches.position / length, 2)}
+        shown = {**epoch, **numbers, **self._evaluation}
+        return ", ".join(f"{name} {number:.6g}" for name, number in shown.items())

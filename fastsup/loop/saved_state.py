@@ -22,6 +22,8 @@ import zipfile
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from fastsup.loop.checkpoint_folder import NewCheckpoint
+
 __all__ = ["SavedState", "misfits_of", "state_of"]
 
 # As many misfits are listed.
@@ -52,8 +54,8 @@ class SavedState:
     def check_savable(self) -> None:
         """Raises TypeError for a state that can't be saved."""
 
-    def save(self, folder: str) -> Any:
-        """Writes the files of the state into a folder. Returns its part of the checkpoint's JSON text."""
+    def save(self, new: NewCheckpoint) -> Any:
+        """Writes the files of the state. Returns its part of the checkpoint's JSON text."""
         raise NotImplementedError
 
     def read(self, folder: str, saved: Any) -> Any:
@@ -150,8 +152,8 @@ class _PairState(SavedState):
     def check_savable(self) -> None:
         _check_savable(self.name, self._get())
 
-    def save(self, folder: str) -> Any:
-        return _save_value(self.name, self._get(), folder)
+    def save(self, new: NewCheckpoint) -> Any:
+        return _save_value(self.name, self._get(), new)
 
     def read(self, folder: str, saved: Any) -> Any:
         # Only some values need the program's own as an example, and to make it may cost a copy.
@@ -173,8 +175,8 @@ class _TreeState(SavedState):
     def check_savable(self) -> None:
         _check_savable(self.name, self._tree)
 
-    def save(self, folder: str) -> Any:
-        return _save_value(self.name, self._tree, folder)
+    def save(self, new: NewCheckpoint) -> Any:
+        return _save_value(self.name, self._tree, new)
 
     def read(self, folder: str, saved: Any) -> Any:
         return _read_value(self.name, lambda: self._tree, folder, saved)
@@ -195,8 +197,8 @@ class _TensorFlowState(SavedState):
         super().__init__(name)
         self._checkpoint = checkpoint
 
-    def save(self, folder: str) -> Any:
-        self._checkpoint.write(os.path.join(folder, self.name))
+    def save(self, new: NewCheckpoint) -> Any:
+        self._checkpoint.write(os.path.join(new.path, self.name))
         return {"format": "tensorflow"}
 
     def read(self, folder: str, saved: Any) -> Any:
@@ -220,18 +222,19 @@ def _check_savable(name: str, value: Any) -> None:
         _encode(value, name, {})
 
 
-def _save_value(name: str, value: Any, folder: str) -> Any:
+def _save_value(name: str, value: Any, new: NewCheckpoint) -> Any:
     if _has_tensors(value):
         import torch  # type: ignore[import-not-found, unused-ignore]
 
         _check_tensors(name, value)
-        with open(os.path.join(folder, f"{name}.pt"), "xb") as file:
+        with new.create(f"{name}.pt") as file:
             torch.save(value, file)
         return {"format": "torch"}
     arrays: dict[str, Any] = {}
     tree = _encode(value, name, arrays)
     if arrays:
-        _write_arrays(os.path.join(folder, f"{name}.npz"), arrays)
+        with new.create(f"{name}.npz") as file:
+            _write_arrays(file, arrays)
     return {"format": "tree", "tree": tree}
 
 
@@ -248,11 +251,11 @@ def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any)
     return _decode(saved["tree"], arrays, template() if needs_template else _MISSING, name)
 
 
-def _write_arrays(path: str, arrays: dict[str, Any]) -> None:
+def _write_arrays(to: Any, arrays: dict[str, Any]) -> None:
     """Writes an `.npz` file. `numpy.savez` takes no names such as "file"."""
     import numpy as np
 
-    with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for key, leaf in arrays.items():
             with archive.open(f"{key}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, _as_numpy(leaf), allow_pickle=False)

@@ -74,6 +74,8 @@ class StepLoop(fastsup.core.StepLoop):
     ) -> None:
         check_fuse(fuse)
         hooks = with_session_hooks(hooks, step)
+        #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
+        self.batches: Any = getattr(step, "batches", None)
         # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
         if fuse != "never" and hasattr(type(step), "fuse_steps"):
             fusable: Any = step

@@ -620,6 +620,24 @@ def test_what_a_killed_save_has_left_is_deleted_and_what_a_living_one_writes_is_
     assert sorted(path.name for path in tmp_path.iterdir()) == [".saving-2", "save-000001-step-1"]
 
 
+def test_a_file_that_is_not_what_was_written_is_an_error_of_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, {"a": np.zeros(2)})
+    real = os.stat
+
+    def longer(path: Any, **options: Any) -> Any:
+        if str(path).endswith("state.npz"):
+            with open(path, "ab") as file:
+                file.write(b"x")
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", longer)
+    with pytest.raises(OSError, match="doesn't have the size of what was written to it"):
+        save(tmp_path, {"a": np.ones(2)}, step=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["save-000001-step-1"]
+
+
 def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: str) -> None:
         raise OSError(28, "No space left on device", path)
