@@ -10,7 +10,7 @@ from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.checkpoint_folder import SavedCheckpoint
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
-from fastsup.loop.metrics import OpenTelemetryHook, PrometheusHook, SummaryHook, named_numbers
+from fastsup.loop.metrics import MeansHook, OpenTelemetryHook, PrometheusHook, SummaryHook, named_numbers
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
 from fastsup.loop.periodic import PeriodicHook, StopAtStepHook, StopWhenHook, TimeLimitHook, every
 from fastsup.loop.progress import ProgressHook
@@ -27,6 +27,7 @@ __all__ = [
     "EvaluateHook",
     "Hook",
     "JsonLinesWriter",
+    "MeansHook",
     "NanGuardHook",
     "NanResultError",
     "NativeHook",

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fastsup.common.errors import writing_files
+from fastsup.common.results import each_result
+from fastsup.core import Hook
+from fastsup.core.checks import check_interval
 from fastsup.core.clock import now, steady
 from fastsup.loop.periodic import PeriodicHook, due_in
 
@@ -152,6 +155,94 @@ class SummaryHook(PeriodicHook):
     def on_error(self, loop: Any, error: BaseException) -> None:
         # The last summaries help to explain the error.
         self.end(loop)
+
+
+class MeansHook(Hook):
+    """Writes the means of the numbers of all results since it wrote last, and the rate of the steps.
+
+    It is called after every step, and keeps the results. They are read when it writes, so that it waits for no device
+    in between. Steps that are made many in one compiled call stay so.
+
+    The names are "mean/loss" for "loss", and "steps_per_sec".
+
+    Args:
+      writer: as for `SummaryHook`.
+      every_steps: the means are written at the global steps that are multiples of this number; or, for steps that are
+        made in one call, after that call. The rest is written at the end of the loop.
+      values: as for `SummaryHook`.
+
+    Attributes:
+      means: the means that were written last, by the names of the numbers; empty before.
+      steps_per_sec: the rate that was written last; None before.
+
+    Raises:
+      TypeError: `writer` isn't one of the three, `values` can't be called, or `every_steps` isn't a number.
+      ValueError: `every_steps` isn't positive.
+    """
+
+    def __init__(self, writer: Any, every_steps: int = 100, values: Values | None = None) -> None:
+        check_interval("every_steps", every_steps, optional=False)
+        self._write = _writing(writer)
+        self._flush = getattr(writer, "flush", None)
+        self._every_steps = math.ceil(every_steps)
+        self._values = check_values(values)
+        self._takes_result = values is None
+        self._results: list[Any] = []
+        self.means: dict[str, float] = {}
+        self.steps_per_sec: float | None = None
+
+    def begin(self, loop: Any) -> None:
+        self._restart(loop)
+        self.due_every_run()
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        self._results.append(value)
+        if loop.global_step >= self._next_step:
+            self._report(loop)
+
+    def after_steps(self, loop: Any, values: Any) -> None:
+        """Takes the results of several steps that were made in one call.
+
+        Args:
+          loop: the `StepLoop`, whose global step is that of the last one.
+          values: the results, with the steps as the first dimension.
+        """
+        self._results += each_result(values)
+        if loop.global_step >= self._next_step:
+            self._report(loop)
+
+    def end(self, loop: Any) -> None:
+        if self._results:
+            self._report(loop)
+        if self._flush is not None:
+            with writing_files():
+                self._flush()
+
+    def _restart(self, loop: Any) -> None:
+        self._results = []
+        self._time = steady()
+        self._next_step = (loop.global_step // self._every_steps + 1) * self._every_steps
+
+    def _report(self, loop: Any) -> None:
+        found = self._columns()
+        self.steps_per_sec = len(self._results) / max(steady() - self._time, 1e-9)
+        # A name that some steps don't have is the mean over the others.
+        self.means = {name: sum(values) / len(values) for name, values in found.items()}
+        for name, mean in self.means.items():
+            self._write(f"mean/{name}", mean, loop.global_step)
+        self._write("steps_per_sec", self.steps_per_sec, loop.global_step)
+        self._restart(loop)
+
+    def _columns(self) -> dict[str, list[float]]:
+        """The numbers of the results, by name."""
+        # The most frequent case, at the least cost.
+        if self._takes_result and all(type(result) is float for result in self._results):
+            return {"loss": self._results}
+        found: dict[str, list[float]] = {}
+        for result in self._results:
+            for name, value in named_numbers(self._values(result)).items():
+                found.setdefault(name, []).append(value)
+        return found
 
 
 def _writing(writer: Any) -> Write:

@@ -82,6 +82,8 @@ def state_of(name: str, state: Any) -> SavedState:
       TypeError: there is no way.
     """
     if isinstance(state, tuple) and len(state) == 2 and all(map(callable, state)):
+        if any(hasattr(part, "state_dict") for part in state):
+            raise TypeError(f"states[{name!r}] must be one object, got {state!r:.200}. Give each its own name.")
         return _PairState(name, *state)
     if _is_instance(state, "tensorflow", "train.Checkpoint"):
         return _TensorFlowState(name, state)
@@ -446,8 +448,8 @@ def _decode_array(node: dict[str, Any], array: Any, template: Any) -> Any:
         return array
     import jax
 
-    # On the devices on which the program has it.
-    made = jax.device_put(array, template.sharding if is_jax else None)
+    # On the devices on which the program has put it.
+    made = jax.device_put(array, template.sharding if is_jax and getattr(template, "committed", True) else None)
     if not node.get("weak"):
         return made
     # An array made of a Python number has a weak type, and keeps it if it is assigned to.

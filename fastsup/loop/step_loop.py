@@ -48,14 +48,17 @@ class StepLoop(fastsup.core.StepLoop):
         trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.
         "never": one step after the other.
       max_recoveries: number of failures in a row after which the loop gives up. A failure is a
-        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step. The step is called again: at once, then
-        after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint is restored before. None:
-        no limit.
+        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step, or an error of `recover_from`. The step is
+        called again: at once, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint
+        is restored before. None: no limit.
+      recover_from: a class of errors of the step, or a tuple of such classes, that are failures too, for steps that
+        aren't TensorFlow's: `ConnectionError`, `jax.errors.JaxRuntimeError`.
 
     Raises:
       TypeError: an argument is of the wrong type.
       ValueError: `max_steps`, `steps` or `max_recoveries` is negative, `max_steps` and `steps` are both given, `fuse`
-        isn't one of its values, or `initial_step` doesn't lie between 0 and 2**62.
+        isn't one of its values, `recover_from` is given without `max_recoveries`, or `initial_step` doesn't lie between
+        0 and 2**62.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class StepLoop(fastsup.core.StepLoop):
         resume_from: Any = None,
         max_recoveries: int | None = 0,
         fuse: str = "auto",
+        recover_from: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         check_fuse(fuse)
         hooks = with_session_hooks(hooks, step)
@@ -94,6 +98,9 @@ class StepLoop(fastsup.core.StepLoop):
         self._manager = _manager_of(resume_from)
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
+        self._recover_from = _error_classes(recover_from)
+        if self._recover_from and max_recoveries == 0:
+            raise ValueError(f"recover_from={recover_from!r} needs max_recoveries. Pass None for no limit.")
         self._step = step
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
@@ -192,7 +199,7 @@ class StepLoop(fastsup.core.StepLoop):
                 error = failure
 
     def _wait_for_next_try(self, error: Exception) -> None:
-        if self._max_recoveries == 0 or not is_preemption(error):
+        if self._max_recoveries == 0 or not (is_preemption(error) or isinstance(error, self._recover_from)):
             raise error
         if self.steps != self._steps_at_failure:
             self._failure_row.end()
@@ -201,6 +208,16 @@ class StepLoop(fastsup.core.StepLoop):
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))
+
+
+def _error_classes(recover_from: Any) -> tuple[type[Exception], ...]:
+    classes: tuple[Any, ...] = recover_from if isinstance(recover_from, tuple) else (recover_from,)
+    for kind in classes:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, StopIteration):
+            raise TypeError(
+                f"recover_from must be a class of errors, or a tuple of such classes, got {recover_from!r}."
+            )
+    return classes
 
 
 def _manager_of(resume_from: Any) -> Any:

@@ -165,6 +165,9 @@ def test_random_generators_go_on(tmp_path: Path) -> None:
 class Stateful:
     """State by PyTorch's protocol."""
 
+    def __call__(self) -> None:
+        """Modules can be called."""
+
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"position": 0}
 
@@ -318,6 +321,7 @@ def test_nothing_is_pickled(tmp_path: Path, processes: Processes) -> None:
         (3, "states['s'] must be state that a restore can set, got 3. Keep it in a dict,"),
         ((1, 2), "states['s'] must be state that a restore can set, got (1, 2)"),
         (lambda: 1, "or pass a pair of functions"),
+        ((Stateful(), Stateful()), "states['s'] must be one object, got (<"),
         ({"f": open}, "s/f is <built-in function open> of type builtin_function_or_method, which isn't saved."),
         ({"a": [Stateful()]}, "Pass an object with state_dict and load_state_dict under its own name"),
         ({"a": np.array([object()])}, "s/a is an array of Python objects."),
@@ -440,6 +444,23 @@ def test_recovery_restores_the_newest(tmp_path: Path) -> None:
     loop.run()
     assert (loop.global_step, loop.restored_step, state["steps"]) == (10, 5, 10)
     assert [int(array[0]) for array in state["seen"]] == list(range(1, 11))
+
+
+def test_recovery_from_errors_of_the_program(tmp_path: Path) -> None:
+    state, failures = {"steps": 0}, [ConnectionResetError(), BrokenPipeError(), ValueError("mine")]
+
+    def step() -> None:
+        state["steps"] += 1
+        if state["steps"] == 7:
+            raise failures.pop(0)
+
+    saver = Checkpoints(tmp_path, {"state": state}, every_steps=5)
+    loop = StepLoop(step, [saver], resume_from=saver, max_recoveries=None, recover_from=(ConnectionError, TimeoutError))
+    with pytest.raises(ValueError, match="mine"):
+        loop.run()
+    assert (loop.global_step, loop.restored_step, state["steps"], failures) == (6, 5, 7, [])
+    with pytest.raises(ValueError, match=r"recover_from=.* needs max_recoveries"):
+        StepLoop(step, recover_from=ConnectionError)
 
 
 def test_signals_end_the_loop_with_a_checkpoint(tmp_path: Path) -> None:

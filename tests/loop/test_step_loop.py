@@ -367,6 +367,9 @@ def test_a_stop_ends_the_wait_for_the_next_try(tmp_path: Path) -> None:
     [
         ({"max_recoveries": 1.5}, "max_recoveries must be an integer or None, got 1.5"),
         ({"max_recoveries": True}, "max_recoveries must be an integer or None, got True"),
+        ({"recover_from": "x"}, "recover_from must be a class of errors, or a tuple of such classes, got 'x'"),
+        ({"recover_from": (OSError, StopIteration)}, "recover_from must be a class of errors, or a tuple"),
+        ({"recover_from": KeyboardInterrupt}, "recover_from must be a class of errors, or a tuple"),
         ({"resume_from": "folder"}, r"resume_from must be a Checkpoints, .* got 'folder'"),
         (
             {"resume_from": CheckpointHook(print, every_steps=1)},
