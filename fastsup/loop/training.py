@@ -172,7 +172,7 @@ def train(
     - With `patience`, it ends when the evaluations get no better, and restores the best checkpoint.
     - The numbers that the step returns, every 100 steps, and those of the evaluations are written to
       `directory/metrics.jsonl`, and for TensorBoard if that is installed. A bar or lines show the progress.
-    - NaN in a number that the step returns is an error. It is looked for every 100 steps.
+    - NaN in a number that the step returns is an error. It is looked for every 100 steps, and before a checkpoint.
 
     For anything else, make a `StepLoop` with the hooks that you want.
 
@@ -210,11 +210,12 @@ def train(
     if evaluate_steps is not None:
         check_interval("evaluate_steps", evaluate_steps)
     bound, states = _with_data(step, data, max_steps, dict(states or {}))
-    ready: list[Any] = [NanGuardHook(every_steps=_REPORT_STEPS, values=numbers_in)]
+    guard = NanGuardHook(every_steps=_REPORT_STEPS, values=numbers_in)
+    ready: list[Any] = [guard]
     saver = None
     writers: list[Any] = []
     if directory is not None:
-        saver = Checkpoints(directory, states, metric=metric, mode=mode)
+        saver = _GuardedCheckpoints(guard, directory, states, metric=metric, mode=mode)
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
@@ -239,6 +240,23 @@ def train(
         for writer in writers:
             writer.close()
     return loop
+
+
+class _GuardedCheckpoints(Checkpoints):
+    """Saves no state after a step whose result has NaN.
+
+    Args:
+      guard: the hook that raises the error.
+    """
+
+    def __init__(self, guard: NanGuardHook, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._guard = guard
+
+    def _save(self, loop: Any, metrics: dict[str, float]) -> None:
+        if loop.steps:
+            self._guard.act(loop)
+        super()._save(loop, metrics)
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:

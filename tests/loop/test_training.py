@@ -112,6 +112,22 @@ def test_nan_is_an_error_and_other_results_are_not() -> None:
         train(lambda: {"text": "x", "loss": float("nan")}, max_steps=200, progress=False)
 
 
+def test_no_checkpoint_has_nan(tmp_path: Path) -> None:
+    state = {"steps": 0}
+
+    def step() -> float:
+        state["steps"] += 1
+        return float("nan") if state["steps"] > 120 else 0.5
+
+    scores = iter(range(100))
+    with pytest.raises(NanResultError, match="NaN in the result of step 150: loss"):
+        train(
+            step, max_steps=1000, states={"state": state}, directory=tmp_path, progress=False,
+            evaluate=lambda: next(scores), evaluate_steps=50, metric="loss", mode="max",
+        )  # fmt: skip
+    assert [saved.global_step for saved in Checkpoints(tmp_path, {"state": {}}).saved()] == [100, 50]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
