@@ -5,8 +5,8 @@ which is flushed too, and only then older checkpoints are deleted: each loses it
 process or the machine stops, each folder with the name of a checkpoint is whole. No folder is ever written twice: a
 second save of a step gets another name.
 
-A process that writes a folder, or deletes one, holds a lock on it, and the lock goes with the process. What has no lock
-is left by a process that has ended, and is deleted.
+A process that writes a folder holds a lock on it, and the lock goes with the process. What has a temporary name and no
+lock is left by a process that has ended, and is deleted.
 """
 
 from __future__ import annotations
