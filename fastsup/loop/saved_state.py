@@ -28,6 +28,7 @@ __all__ = ["SavedState", "misfits_of", "state_of"]
 
 # As many misfits are listed.
 _LISTED = 20
+_LONGEST_NAME = 1000
 _DICTS: dict[str, type] = {
     "dict": dict,
     "OrderedDict": collections.OrderedDict,
@@ -317,7 +318,8 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
     """
     node = _array_node(value, path)
     if node is not None:
-        key = path
+        # Of any path, a name that a zip file can have.
+        key = "".join(letter if letter.isprintable() else "_" for letter in path)[:_LONGEST_NAME]
         # numpy.load would take a name with this end for another array's file.
         while key in arrays or key.endswith(".npy"):
             key += "~"

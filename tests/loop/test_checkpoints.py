@@ -115,6 +115,15 @@ def test_names_of_arrays_are_kept_apart(tmp_path: Path) -> None:
     assert copy == state
 
 
+def test_arrays_may_have_any_names(tmp_path: Path) -> None:
+    names = ["", "\0", "\0x", "_", "_x", "\ud800", "a\nb", "../a", "/", "\\", "x" * 100_000, "x" * 100_001]
+    state = {name: np.float64(number) for number, name in enumerate(names)}
+    save(tmp_path, state)
+    copy: dict[str, Any] = {}
+    restored(tmp_path, copy)
+    assert copy == state
+
+
 def test_arrays_are_set_in_place(tmp_path: Path) -> None:
     weights, inner = np.arange(3.0), [np.ones(2)]
     state = {"weights": weights, "inner": inner}
