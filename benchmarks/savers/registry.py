@@ -51,6 +51,12 @@ SAVERS = (
         "in_functions",
         "fastsup_step_loop",
     ),
+    Saver(
+        "fastsup, Checkpoints",
+        "`Checkpoints(keep=1)` of a NumPy array, also saves at the end; `resume_from`",
+        "in_numpy",
+        "fastsup_checkpoints",
+    ),
     Saver("TensorFlow, MonitoredTrainingSession", "the same program as fastsup's session", "in_graphs", "tf_session"),
     Saver("TensorFlow, Supervisor", "the same program as fastsup's Supervisor", "in_graphs", "tf_supervisor"),
     Saver(

@@ -30,6 +30,7 @@ from fastsup.checkpoint.directory import (
     open_checkpoint,
     step_of,
 )
+from fastsup.common.errors import NoIntactCheckpointError as AnyNoIntactCheckpointError
 from fastsup.common.errors import is_read_failure
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 
-class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  # type: ignore[misc]
+class NoIntactCheckpointError(errors.DataLossError, AnyNoIntactCheckpointError):  # type: ignore[misc]
     """Raised if there are checkpoints and each of them is damaged or incomplete.
 
     It is also a ValueError, as TensorFlow raises that for a checkpoint whose files are missing; and a RuntimeError,

@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "FailureRow",
+    "NoIntactCheckpointError",
     "check_max_recoveries",
     "is_end_of_input",
     "is_preemption",
@@ -37,7 +38,8 @@ _READ_FAILURES = (
 _READ_ERRNOS = (
     "EACCES EPERM EMFILE ENFILE ENOMEM ENOBUFS ESTALE ETIMEDOUT EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH EAGAIN"
 )
-_READ_TEXTS = tuple(f"; {os.strerror(getattr(errno, name))}" for name in _READ_ERRNOS.split() if hasattr(errno, name))
+_READ_NUMBERS = tuple(getattr(errno, name) for name in _READ_ERRNOS.split() if hasattr(errno, name))
+_READ_TEXTS = tuple(f"; {os.strerror(number)}" for number in _READ_NUMBERS)
 # How the message of an error of a file ends that TensorFlow gives the type OutOfRangeError.
 _FILE_ERRORS = tuple(f"; {os.strerror(number)}" for number in (errno.EFBIG, errno.ERANGE, errno.EOVERFLOW))
 _EXPLANATION = (
@@ -62,6 +64,8 @@ def is_read_failure(error: Any) -> bool:
       error: an exception.
     """
     if isinstance(error, MemoryError | PermissionError | TimeoutError) or _is_one_of(error, _READ_FAILURES):
+        return True
+    if isinstance(error, OSError) and error.errno in _READ_NUMBERS:
         return True
     return _is_one_of(error, ("OpError",)) and any(text in error.message for text in _READ_TEXTS)
 
@@ -133,6 +137,18 @@ def is_raised_outside(error: BaseException) -> bool:
 
 
 _LONGEST_DELAY_SECS = 30.0
+
+
+class NoIntactCheckpointError(ValueError, RuntimeError):
+    """Raised if there are checkpoints and each of them is damaged or incomplete.
+
+    `fastsup.train.NoIntactCheckpointError`, of TensorFlow's checkpoints, is derived from it.
+
+    Attributes:
+      failures: list of (path, cause), one for each checkpoint that was tried.
+    """
+
+    failures: list[tuple[str, str]]
 
 
 class FailureRow:

@@ -193,7 +193,7 @@ def restore_newest(manager: Any) -> int | None:
         except Exception as error:
             add_note(error, f"Raised when {path} was restored.")
             raise
-        _check_match(manager.checkpoint, status, path)
+        check_match(manager.checkpoint, status, path)
 
     listing, place = _listing_of(manager)
     restored = CheckpointRestorer(restore, lambda: None).restore_first(listing, place)
@@ -237,7 +237,7 @@ def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
     manager._latest_checkpoint = path
 
 
-def _check_match(checkpoint: Any, status: Any, path: str) -> None:
+def check_match(checkpoint: Any, status: Any, path: str) -> None:
     """Refuses a checkpoint without a value for any of the objects: training would go on from initial values.
 
     TensorFlow's `assert_nontrivial_match` lets such a checkpoint pass, since the counter of the saves fits always.

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fastsup.common.errors import writing_files
+from fastsup.common.results import each_result
+from fastsup.core import Hook
+from fastsup.core.checks import check_interval
 from fastsup.core.clock import now, steady
 from fastsup.loop.periodic import PeriodicHook, due_in
 
@@ -47,6 +50,21 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
     """
     items = result.items() if isinstance(result, Mapping) else [(default_name, result)]
     return {str(name): _number(name, value) for name, value in items}
+
+
+def numbers_in(result: Any) -> dict[str, float]:
+    """The numbers in a result, by name, as `named_numbers`; without what isn't a number.
+
+    Args:
+      result: anything.
+    """
+    items = result.items() if isinstance(result, Mapping) else [("loss", result)]
+    found = {}
+    for name, value in items:
+        if not isinstance(value, str | bytes):
+            with contextlib.suppress(TypeError):
+                found.update(named_numbers({name: value}))
+    return found
 
 
 def _number(name: Any, value: Any) -> float:
@@ -119,6 +137,16 @@ class SummaryHook(PeriodicHook):
         for name, number in named_numbers(self._values(loop.result)).items():
             self._write(name, number, loop.global_step)
 
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Writes the results of an evaluation, with "eval/" before their names.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        for name, number in metrics.items():
+            self._write(f"eval/{name}", number, loop.global_step)
+
     def end(self, loop: Any) -> None:
         if self._flush is not None:
             with writing_files():
@@ -127,6 +155,94 @@ class SummaryHook(PeriodicHook):
     def on_error(self, loop: Any, error: BaseException) -> None:
         # The last summaries help to explain the error.
         self.end(loop)
+
+
+class MeansHook(Hook):
+    """Writes the means of the numbers of all results since it wrote last, and the rate of the steps.
+
+    It is called after every step, and keeps the results. They are read when it writes, so that it waits for no device
+    in between. Steps that are made many in one compiled call stay so.
+
+    The names are "mean/loss" for "loss", and "steps_per_sec".
+
+    Args:
+      writer: as for `SummaryHook`.
+      every_steps: the means are written at the global steps that are multiples of this number; or, for steps that are
+        made in one call, after that call. The rest is written at the end of the loop.
+      values: as for `SummaryHook`.
+
+    Attributes:
+      means: the means that were written last, by the names of the numbers; empty before.
+      steps_per_sec: the rate that was written last; None before.
+
+    Raises:
+      TypeError: `writer` isn't one of the three, `values` can't be called, or `every_steps` isn't a number.
+      ValueError: `every_steps` isn't positive.
+    """
+
+    def __init__(self, writer: Any, every_steps: int = 100, values: Values | None = None) -> None:
+        check_interval("every_steps", every_steps, optional=False)
+        self._write = _writing(writer)
+        self._flush = getattr(writer, "flush", None)
+        self._every_steps = math.ceil(every_steps)
+        self._values = check_values(values)
+        self._takes_result = values is None
+        self._results: list[Any] = []
+        self.means: dict[str, float] = {}
+        self.steps_per_sec: float | None = None
+
+    def begin(self, loop: Any) -> None:
+        self._restart(loop)
+        self.due_every_run()
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        self._results.append(value)
+        if loop.global_step >= self._next_step:
+            self._report(loop)
+
+    def after_steps(self, loop: Any, values: Any) -> None:
+        """Takes the results of several steps that were made in one call.
+
+        Args:
+          loop: the `StepLoop`, whose global step is that of the last one.
+          values: the results, with the steps as the first dimension.
+        """
+        self._results += each_result(values)
+        if loop.global_step >= self._next_step:
+            self._report(loop)
+
+    def end(self, loop: Any) -> None:
+        if self._results:
+            self._report(loop)
+        if self._flush is not None:
+            with writing_files():
+                self._flush()
+
+    def _restart(self, loop: Any) -> None:
+        self._results = []
+        self._time = steady()
+        self._next_step = (loop.global_step // self._every_steps + 1) * self._every_steps
+
+    def _report(self, loop: Any) -> None:
+        found = self._columns()
+        self.steps_per_sec = len(self._results) / max(steady() - self._time, 1e-9)
+        # A name that some steps don't have is the mean over the others.
+        self.means = {name: sum(values) / len(values) for name, values in found.items()}
+        for name, mean in self.means.items():
+            self._write(f"mean/{name}", mean, loop.global_step)
+        self._write("steps_per_sec", self.steps_per_sec, loop.global_step)
+        self._restart(loop)
+
+    def _columns(self) -> dict[str, list[float]]:
+        """The numbers of the results, by name."""
+        # The most frequent case, at the least cost.
+        if self._takes_result and all(type(result) is float for result in self._results):
+            return {"loss": self._results}
+        found: dict[str, list[float]] = {}
+        for result in self._results:
+            for name, value in named_numbers(self._values(result)).items():
+                found.setdefault(name, []).append(value)
+        return found
 
 
 def _writing(writer: Any) -> Write:
@@ -215,6 +331,7 @@ class MeasuringHook(PeriodicHook):
         self._last_steps, self._last_time = 0, 0.0
         self._measured: dict[str, float] = {}
         self._result: dict[str, float] = {}
+        self._evaluation: dict[str, float] = {}
 
     def measurements(self) -> dict[str, float]:
         """The last measurements, by the words of their `Metric`. Any thread may call this."""
@@ -222,8 +339,8 @@ class MeasuringHook(PeriodicHook):
         return {**self._measured, **({} if written is None else {"last checkpoint timestamp": written})}
 
     def result_numbers(self) -> dict[str, float]:
-        """The numbers of the last result that was read, by name. Any thread may call this."""
-        return self._result
+        """The numbers of the last result that was read, and of the last evaluation. Any thread may call this."""
+        return {**self._result, **self._evaluation}
 
     def begin(self, loop: Any) -> None:
         self._counts["restarts"] += self._has_failed
@@ -237,6 +354,15 @@ class MeasuringHook(PeriodicHook):
     def act(self, loop: Any) -> None:
         self._measure(loop, running=1)
         self._read(loop.result)
+
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Keeps the results of an evaluation, with "eval/" before their names.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        self._evaluation = {f"eval/{name}": number for name, number in metrics.items()}
 
     def end(self, loop: Any) -> None:
         self._measure(loop, running=0)
@@ -265,17 +391,8 @@ class MeasuringHook(PeriodicHook):
         self._measured = measured
 
     def _read(self, result: Any) -> None:
-        if not self._is_optional:
-            self._result = named_numbers(self._values(result))
-            return
         # What a step returns need not be numbers, unless `values` says which.
-        items = result.items() if isinstance(result, Mapping) else [("loss", result)]
-        found = {}
-        for name, value in items:
-            if not isinstance(value, str | bytes):
-                with contextlib.suppress(TypeError):
-                    found.update(named_numbers({name: value}))
-        self._result = found
+        self._result = numbers_in(result) if self._is_optional else named_numbers(self._values(result))
 
     def _checkpoint_time(self) -> float | None:
         try:

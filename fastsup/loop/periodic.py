@@ -32,23 +32,31 @@ class PeriodicHook(Hook):
     Args:
       every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
         rounded up.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that
+      every_secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that
         passes first counts.
+      every_epochs: `act` is called after the last step of each epoch whose number is a multiple of this number, or
+        None. The step of the loop takes batches that know their epochs: of `fastsup.bind_batches` with a
+        `fastsup.ArrayBatches`, or of `fastsup.loop.train`.
 
     Raises:
-      ValueError: an interval isn't positive, or neither is given.
+      ValueError: an interval isn't positive, or none is given.
       TypeError: an interval isn't a number.
     """
 
-    def __init__(self, every_steps: int | None = None, every_secs: float | None = None) -> None:
-        if every_steps is None and every_secs is None:
+    def __init__(
+        self, every_steps: int | None = None, every_secs: float | None = None, every_epochs: int | None = None
+    ) -> None:
+        if every_steps is None and every_secs is None and every_epochs is None:
             raise ValueError("Either every_secs or every_steps should be provided.")
-        if every_steps is not None:
-            check_interval("every_steps", every_steps)
-        if every_secs is not None:
-            check_interval("every_secs", every_secs)
+        intervals = {"every_steps": every_steps, "every_secs": every_secs, "every_epochs": every_epochs}
+        for name, interval in intervals.items():
+            if interval is not None:
+                check_interval(name, interval)
         self.every_steps = every_steps
         self.every_secs: float | None = every_secs
+        self.every_epochs = every_epochs
+        # The steps of this many epochs, and the global step at which the first of them began.
+        self._epoch_steps, self._first_step = 0, 0
 
     def act(self, loop: Any) -> None:
         """Does the hook's work.
@@ -65,18 +73,39 @@ class PeriodicHook(Hook):
 
     def begin(self, loop: Any) -> None:
         self.never_due()
+        if self.every_epochs is not None:
+            self._find_epochs(loop, math.ceil(self.every_epochs))
         self._wait(loop)
 
     def after_step(self, loop: Any, value: Any) -> None:
         self.act(loop)
         self._wait(loop)
 
+    def _find_epochs(self, loop: Any, epochs: int) -> None:
+        batches: Any = getattr(loop, "batches", None)
+        length = getattr(batches, "batches_per_epoch", None)
+        if length is None:
+            raise ValueError(
+                f"every_epochs={self.every_epochs!r} needs a step whose batches know their epochs, got {batches!r}. "
+                "Pass fastsup.bind_batches(step, fastsup.ArrayBatches(...)) as the step, data with a length to "
+                "fastsup.loop.train, or every_steps."
+            )
+        self._epoch_steps = epochs * length
+        self._first_step = loop.global_step - batches.position
+
     def _wait(self, loop: Any) -> None:
+        step = loop.global_step
         if self.every_steps == 1:
             self.due_every_run()
-        elif self.every_steps is not None and self.every_steps < math.inf:
-            interval = math.ceil(self.every_steps)
-            self.due_at_step((loop.global_step // interval + 1) * interval)
+        elif self.every_epochs is not None or (self.every_steps is not None and self.every_steps < math.inf):
+            due: float = math.inf
+            if self.every_steps is not None and self.every_steps < math.inf:
+                interval = math.ceil(self.every_steps)
+                due = (step // interval + 1) * interval
+            if self.every_epochs is not None:
+                done = (step - self._first_step) // self._epoch_steps
+                due = min(due, self._first_step + (done + 1) * self._epoch_steps)
+            self.due_at_step(int(due))
         if self.every_secs is not None:
             due_in(self, self.every_secs)
 
@@ -89,10 +118,11 @@ class CallHook(PeriodicHook):
         function: Callable[[Any], Any],
         every_steps: int | None,
         every_secs: float | None,
+        every_epochs: int | None,
         at_end: bool,
         on_error: bool,
     ) -> None:
-        super().__init__(every_steps, every_secs)
+        super().__init__(every_steps, every_secs, every_epochs)
         self.function = function
         #: The name of the hook in a profile.
         self.profile_name: str = getattr(function, "__name__", "") or type(function).__name__
@@ -125,7 +155,12 @@ class CallHook(PeriodicHook):
 
 @suggest_keywords
 def every(
-    steps: int | None = None, *, secs: float | None = None, at_end: bool = False, on_error: bool = False
+    steps: int | None = None,
+    *,
+    secs: float | None = None,
+    epochs: int | None = None,
+    at_end: bool = False,
+    on_error: bool = False,
 ) -> Callable[[Callable[[Any], Any]], CallHook]:
     """Makes a hook of a function that takes the loop. It is a decorator.
 
@@ -139,8 +174,10 @@ def every(
 
     Args:
       steps: the function is called at the global steps that are multiples of this number, or None.
-      secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that passes
+      secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that passes
         first counts.
+      epochs: the function is called after the last step of each epoch whose number is a multiple of this number, or
+        None. `PeriodicHook` has the batches for which that is known.
       at_end: whether the function is also called when the loop ends without an error, unless it was called after the
         last step.
       on_error: whether the function is also called after an error. A class derived from `Hook` gets the error.
@@ -155,18 +192,20 @@ def every(
     """
     if callable(steps):
         raise TypeError(f"steps must be a number, got {steps!r}. Write @every(steps=100) above a function.")
-    for name, interval in (("steps", steps), ("secs", secs)):
+    for name, interval in (("steps", steps), ("secs", secs), ("epochs", epochs)):
         if interval is not None:
             check_interval(name, interval)
     check_flag(at_end=at_end, on_error=on_error)
-    if steps is None and secs is None:
+    if steps is None and secs is None and epochs is None:
         if not (at_end or on_error):
-            raise ValueError("every must say when the function is called. Pass steps, secs, at_end or on_error.")
+            raise ValueError(
+                "every must say when the function is called. Pass steps, secs, epochs, at_end or on_error."
+            )
         secs = math.inf
 
     def make(function: Callable[[Any], Any]) -> CallHook:
         check_takes("function", function, "the loop")
-        return CallHook(function, steps, secs, at_end, on_error)
+        return CallHook(function, steps, secs, epochs, at_end, on_error)
 
     return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from fastsup.common.progress_display import check_display_arguments, open_display
@@ -12,7 +13,7 @@ from fastsup.loop.periodic import PeriodicHook, stop_steps
 
 
 class ProgressHook(PeriodicHook):
-    """Shows the step, the rate, the numbers of the result and the time left.
+    """Shows the step, the rate, the epoch, the numbers of the result and of the last evaluation, and the time left.
 
     In a terminal it shows a bar if rich is installed. Elsewhere it prints a line at intervals.
 
@@ -44,10 +45,12 @@ class ProgressHook(PeriodicHook):
         self._total = total
         self._file = file
         self._optional = values is None
+        self._evaluation: dict[str, float] = {}
         self._values = check_values(values)
 
     def begin(self, loop: Any) -> None:
         self._stop_steps = stop_steps(loop.hooks, loop.global_step)
+        self._evaluation = {}
         label = "evaluating batch" if getattr(loop, "evaluates", False) else "step"
         self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
         if not self._secs_given:
@@ -62,6 +65,15 @@ class ProgressHook(PeriodicHook):
         rate = max(loop.global_step - self._shown_step, 0) / secs
         self._display.show(loop.global_step, self._end_step(loop), rate, self._numbers(loop))
         self._shown_step, self._shown_time = loop.global_step, time
+
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Shows the results of an evaluation from now on.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        self._evaluation = {f"eval {name}": number for name, number in metrics.items()}
 
     def end(self, loop: Any) -> None:
         if loop.global_step > self._shown_step:
@@ -87,5 +99,9 @@ class ProgressHook(PeriodicHook):
         except TypeError:
             if not self._optional:
                 raise
-            return ""
-        return ", ".join(f"{name} {number:.6g}" for name, number in numbers.items())
+            numbers = {}
+        batches: Any = getattr(loop, "batches", None)
+        length = getattr(batches, "batches_per_epoch", None)
+        epoch = {} if length is None else {"epoch": round(batches.position / length, 2)}
+        shown = {**epoch, **numbers, **self._evaluation}
+        return ", ".join(f"{name} {number:.6g}" for name, number in shown.items())

@@ -13,6 +13,7 @@ import fastsup.core
 from fastsup.common.errors import FailureRow, is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook, restore_newest
+from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.session_hooks import with_session_hooks
 
 __all__ = ["StepLoop"]
@@ -36,9 +37,10 @@ class StepLoop(fastsup.core.StepLoop):
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
       handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
         that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None: if one of the hooks
-        is a `CheckpointHook`.
-      resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
-        checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
+        is a `CheckpointHook` or a `Checkpoints`.
+      resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run`
+        begins, the newest checkpoint that can be read is restored, and the number at the end of its name becomes the
+        global step.
       steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
         Steps that a recovery has lost are run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
@@ -46,14 +48,17 @@ class StepLoop(fastsup.core.StepLoop):
         trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.
         "never": one step after the other.
       max_recoveries: number of failures in a row after which the loop gives up. A failure is a
-        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step. The step is called again: at once, then
-        after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint is restored before. None:
-        no limit.
+        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step, or an error of `recover_from`. The step is
+        called again: at once, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint
+        is restored before. None: no limit.
+      recover_from: a class of errors of the step, or a tuple of such classes, that are failures too, for steps that
+        aren't TensorFlow's: `ConnectionError`, `jax.errors.JaxRuntimeError`.
 
     Raises:
       TypeError: an argument is of the wrong type.
       ValueError: `max_steps`, `steps` or `max_recoveries` is negative, `max_steps` and `steps` are both given, `fuse`
-        isn't one of its values, or `initial_step` doesn't lie between 0 and 2**62.
+        isn't one of its values, `recover_from` is given without `max_recoveries`, or `initial_step` doesn't lie between
+        0 and 2**62.
     """
 
     def __init__(
@@ -69,9 +74,12 @@ class StepLoop(fastsup.core.StepLoop):
         resume_from: Any = None,
         max_recoveries: int | None = 0,
         fuse: str = "auto",
+        recover_from: type[Exception] | tuple[type[Exception], ...] = (),
     ) -> None:
         check_fuse(fuse)
         hooks = with_session_hooks(hooks, step)
+        #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
+        self.batches: Any = getattr(step, "batches", None)
         # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
         if fuse != "never" and hasattr(type(step), "fuse_steps"):
             fusable: Any = step
@@ -85,20 +93,26 @@ class StepLoop(fastsup.core.StepLoop):
         self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
         self._signals_requested = handle_signals is True
         if handle_signals is None:
-            handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
+            handle_signals = any(isinstance(hook, CheckpointHook | Checkpoints) for hook in self.hooks)
         check_flag(handle_signals=handle_signals)
         self._manager = _manager_of(resume_from)
-        if isinstance(resume_from, CheckpointHook) and resume_from not in self.hooks:
+        if isinstance(resume_from, CheckpointHook | Checkpoints) and resume_from not in self.hooks:
             _logger.warning(
-                "resume_from is a CheckpointHook that isn't among the hooks: the loop restores its checkpoints and "
-                "saves none. Add it to hooks. If that is meant, pass its manager."
+                "resume_from, %r, isn't among the hooks: the loop restores its checkpoints and saves none. Add it to "
+                "hooks. If that is meant, pass the manager of a CheckpointHook.",
+                resume_from,
             )
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
+        self._recover_from = _error_classes(recover_from)
+        if self._recover_from and max_recoveries == 0:
+            raise ValueError(f"recover_from={recover_from!r} needs max_recoveries. Pass None for no limit.")
         self._step = step
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
+        #: The numbers of the last evaluation by an `EvaluateHook`, by name.
+        self.evaluation: dict[str, float] = {}
 
     @property
     def fused(self) -> bool:
@@ -166,7 +180,12 @@ class StepLoop(fastsup.core.StepLoop):
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
-        global_step = restore_newest(self._manager)
+        if isinstance(self._manager, Checkpoints):
+            global_step = self._manager.restore_for(self)
+            if global_step is None:
+                return
+        else:
+            global_step = restore_newest(self._manager)
         if global_step is None:
             self._manager.restore_or_initialize()
         else:
@@ -186,7 +205,7 @@ class StepLoop(fastsup.core.StepLoop):
                 error = failure
 
     def _wait_for_next_try(self, error: Exception) -> None:
-        if self._max_recoveries == 0 or not is_preemption(error):
+        if self._max_recoveries == 0 or not (is_preemption(error) or isinstance(error, self._recover_from)):
             raise error
         if self.steps != self._steps_at_failure:
             self._failure_row.end()
@@ -197,14 +216,24 @@ class StepLoop(fastsup.core.StepLoop):
             time.sleep(min(left, 0.05))
 
 
+def _error_classes(recover_from: Any) -> tuple[type[Exception], ...]:
+    classes: tuple[Any, ...] = recover_from if isinstance(recover_from, tuple) else (recover_from,)
+    for kind in classes:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, StopIteration):
+            raise TypeError(
+                f"recover_from must be a class of errors, or a tuple of such classes, got {recover_from!r}."
+            )
+    return classes
+
+
 def _manager_of(resume_from: Any) -> Any:
     manager = resume_from.manager if isinstance(resume_from, CheckpointHook) else resume_from
-    if resume_from is None:
-        return None
+    if resume_from is None or isinstance(resume_from, Checkpoints):
+        return resume_from
     needed = ("latest_checkpoint", "checkpoints", "checkpoint", "restore_or_initialize")
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}. "
-        "State that a function of yours has saved, restore before, and pass initial_step."
+        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook that has one, got "
+        f"{resume_from!r}. To resume from your own save function, restore its state and pass initial_step."
     )

@@ -220,20 +220,19 @@ class ArrayBatches(_State):
                     del self._orders[key]
         return order
 
-    def serialize(self) -> str:
-        """The position and the seed, for a checkpoint."""
-        return json.dumps({"position": self._position, "seed": self.seed})
+    def state_dict(self) -> dict[str, Any]:
+        """The position and the seed, for a `fastsup.loop.Checkpoints`."""
+        return {"position": self._position, "seed": self.seed}
 
-    def deserialize(self, string_value: str) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from a position that a checkpoint has.
 
         Args:
-          string_value: what `serialize` has returned.
+          state: what `state_dict` has returned.
 
         Raises:
           ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
         """
-        state = json.loads(string_value)
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
                 f"shuffle must be {state['seed'] is not None}, as it was when the checkpoint was saved, to go on from "
@@ -241,6 +240,21 @@ class ArrayBatches(_State):
             )
         self.seed = state["seed"]
         self.position = state["position"]
+
+    def serialize(self) -> str:
+        """What `state_dict` returns, as text, for a `tf.train.Checkpoint`."""
+        return json.dumps(self.state_dict())
+
+    def deserialize(self, string_value: str) -> None:
+        """Goes on from a position that a checkpoint has, as `load_state_dict`.
+
+        Args:
+          string_value: what `serialize` has returned.
+
+        Raises:
+          ValueError: as `load_state_dict`.
+        """
+        self.load_state_dict(json.loads(string_value))
 
 
 def _integer(name: str, value: Any, what: str = "an integer") -> int:

@@ -32,6 +32,8 @@ TITLES = {
     "async_supervisor": "`Supervisor(async_save=True)`",
     "step_loop": "`StepLoop` with a `CheckpointHook`",
     "async_step_loop": "`StepLoop`, `CheckpointHook(async_save=True)`",
+    "checkpoints": "`StepLoop` with a `Checkpoints`",
+    "best_checkpoints": "`StepLoop`, `Checkpoints` of the best and `EarlyStoppingHook`",
     "estimator_train": "`Estimator.train`",
     "train_and_evaluate": "`train_and_evaluate` with a `LatestExporter`",
 }

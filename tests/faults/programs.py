@@ -19,13 +19,14 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from mutants import MUTANTS
+from mutants import FOLDER_MUTANTS, MUTANTS
 from overwriting_saves import OVERWRITING, input_pipeline
 from tensorflow.core.protobuf import saved_model_pb2
 from ways_to_save import EVERY, SIZE, WAYS
 
 import fastsup
 from fastsup import train
+from fastsup.loop import Checkpoints, NoIntactCheckpointError
 
 
 def _in_one_line(error: Exception) -> str:
@@ -68,6 +69,14 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def state(folder: str) -> list[Any]:
     """The number of the newest checkpoint, and the one value of its weights."""
+    if any(name.startswith("save-") for name in os.listdir(folder)):
+        weights = np.zeros(SIZE, np.float32)
+        try:
+            saved = Checkpoints(folder, {"weights": weights}).restore()
+        except NoIntactCheckpointError:
+            return [None, None]
+        (value,) = set(weights.tolist())
+        return [saved.global_step, value] if saved else [None, None]
     path = train.latest_intact_checkpoint(folder)
     if path is None:
         return [None, None]
@@ -112,7 +121,7 @@ def two_trainings(folder: str, way: str, below: str = "", mutant: str = "") -> l
     """
     folder = os.path.join(folder, below) if below else folder
     if mutant:
-        MUTANTS[mutant]()
+        {**MUTANTS, **FOLDER_MUTANTS}[mutant]()
     ended = []
     for last in (12, 20):
         ended.append(train_once(folder, way, last))

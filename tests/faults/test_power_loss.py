@@ -9,7 +9,7 @@ import pytest
 from durability_checks import check_order, problems_after_crashes
 from long_faults import LONG
 from lost_power import crashes
-from mutants import MUTANTS
+from mutants import FOLDER_MUTANTS, MUTANTS
 from ways_to_save import WAYS
 
 # Of the crashes in a short run, one in so many is checked.
@@ -48,3 +48,9 @@ def test_a_save_that_is_not_durable_is_noticed(faults: Any, tmp_path: Path, muta
     except AssertionError:
         return
     assert problems_after_crashes(faults, tmp_path, "session", slice(80), 1)[1]
+
+
+@pytest.mark.parametrize("mutant", FOLDER_MUTANTS)
+def test_a_folder_that_is_not_durable_is_noticed(faults: Any, tmp_path: Path, mutant: str) -> None:
+    assert faults.run("two_trainings", "checkpoints", "", mutant) == ["ended", "ended"]
+    assert problems_after_crashes(faults, tmp_path, "checkpoints", slice(None), 1000)[1]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fastsup
 from fastsup.core.clock import steady
 from fastsup.loop import (
     CheckpointHook,
@@ -104,7 +107,7 @@ def write(*_: Any) -> None:
         (
             lambda: every(),
             ValueError,
-            r"every must say when the function is called\. Pass steps, secs, at_end or on_error",
+            r"every must say when the function is called\. Pass steps, secs, epochs, at_end or on_error",
         ),
         (lambda: every(0), ValueError, r"^steps must be positive, got 0"),
         (lambda: every("5"), TypeError, "^steps must be a number, got '5'"),  # type: ignore[arg-type]
@@ -210,3 +213,70 @@ def test_a_hook_that_does_nothing_is_an_error() -> None:
 
     with pytest.raises(NotImplementedError, match=r"Forgetful must override act\(loop\)"):
         StepLoop(int, [Forgetful(2)], max_steps=5).run()
+
+
+# Epochs.
+
+
+def batches(position: int = 0) -> fastsup.ArrayBatches:
+    """Seven batches an epoch."""
+    found = fastsup.ArrayBatches(np.arange(20), 3, epochs=None)
+    found.position = position
+    return found
+
+
+@pytest.mark.parametrize(
+    ("epochs", "position", "first_step", "due"),
+    [
+        (1, 0, 0, [7, 14, 21]),
+        (2, 0, 0, [14]),
+        (1, 3, 0, [4, 11, 18]),
+        (1, 10, 10, [14, 21, 28]),
+        (1.5, 7, 100, [107, 121]),
+    ],
+)
+def test_due_at_the_end_of_epochs(epochs: float, position: int, first_step: int, due: list[int]) -> None:
+    seen: list[int] = []
+    hook = every(epochs=epochs)(lambda loop: seen.append(loop.global_step))  # type: ignore[arg-type]
+    step = fastsup.bind_batches(lambda batch: None, batches(position))
+    StepLoop(step, [hook], initial_step=first_step, steps=21).run()
+    assert seen == due
+
+
+def test_epochs_with_steps() -> None:
+    seen: list[int] = []
+    hook = PeriodicHook(every_steps=5, every_epochs=1)
+    hook.act = lambda loop: seen.append(loop.global_step)  # type: ignore[method-assign]
+    StepLoop(fastsup.bind_batches(lambda batch: None, batches()), [hook], steps=15).run()
+    assert seen == [5, 7, 10, 14, 15]
+
+
+def test_epochs_of_steps_in_one_compiled_call() -> None:
+    import tensorflow as tf
+
+    @fastsup.function(jit_compile=True)
+    def step(batch: Any) -> Any:
+        return tf.reduce_sum(batch)
+
+    seen: list[int] = []
+    data = fastsup.ArrayBatches(np.arange(21), 3, epochs=4)
+    hook = every(epochs=1)(lambda loop: seen.append(loop.global_step))
+    loop = StepLoop(fastsup.bind_batches(step, data), [hook], fuse="always")
+    loop.run()
+    assert seen == [7, 14, 21, 28]
+    assert loop.fused
+
+
+def test_epochs_need_batches_that_know_them() -> None:
+    loop = StepLoop(int, [every(epochs=1)(print)], max_steps=3)
+    with pytest.raises(ValueError, match=r"every_epochs=1 needs a step whose batches know their epochs, got None"):
+        loop.run()
+    assert loop.steps == 0
+    with pytest.raises(ValueError, match="epochs must be positive"):
+        every(epochs=0)
+
+
+def test_progress_shows_the_epoch() -> None:
+    text = io.StringIO()
+    StepLoop(fastsup.bind_batches(lambda batch: 0.5, batches()), [ProgressHook(file=text)], steps=10).run()
+    assert "epoch 1.43, loss 0.5" in text.getvalue()

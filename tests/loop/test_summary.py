@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastsup.loop import StepLoop, SummaryHook
+from fastsup.loop import MeansHook, StepLoop, SummaryHook
 
 Stepping = Callable[..., Callable[[], Any]]
 
@@ -95,3 +96,64 @@ def test_a_writer_of_tensorflow_needs_tensorboard(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ImportError, match="TensorBoard, which isn't installed: pip install tensorboard"):
         SummaryHook(writer)
     SummaryHook(lambda name, value, step: None)
+
+
+# Means.
+
+
+def test_means_over_all_steps_and_the_rest_at_the_end(stepping: Stepping) -> None:
+    written: list[tuple[str, float, int]] = []
+    hook = MeansHook(lambda *number: written.append(number), every_steps=4)
+    step = stepping(secs=0.5, results=[{"loss": i} if i % 2 else {"loss": i, "even": 1} for i in range(3, 10)])
+    StepLoop(step, [hook], initial_step=2, steps=7).run()
+    means = [number for number in written if number[0] != "steps_per_sec"]
+    assert means == [
+        ("mean/loss", 3.5, 4), ("mean/even", 1, 4), ("mean/loss", 6.5, 8), ("mean/even", 1, 8), ("mean/loss", 9, 9)
+    ]  # fmt: skip
+    assert [number for number in written if number[0] == "steps_per_sec"] == [
+        ("steps_per_sec", 2, step) for step in (4, 8, 9)
+    ]
+    assert (hook.means, hook.steps_per_sec) == ({"loss": 9}, 2)
+
+
+def test_means_of_plain_numbers() -> None:
+    hook = MeansHook(print, every_steps=2)
+    StepLoop(iter([1.0, 2.0, 3.0, 5.0]).__next__, [hook]).run()
+    assert hook.means == {"loss": 4}
+
+
+def test_means_of_steps_in_one_compiled_call() -> None:
+    import tensorflow as tf
+
+    import fastsup
+
+    counter = tf.Variable(0.0)
+
+    @fastsup.function(jit_compile=True)
+    def step() -> Any:
+        return {"loss": counter.assign_add(1.0) + 0.0}
+
+    written: list[tuple[str, float, int]] = []
+    hook = MeansHook(lambda *number: written.append(number), every_steps=10)
+    loop = StepLoop(fastsup.bind(step), [hook], steps=100, fuse="always")
+    loop.run()
+    assert loop.fused
+    means = [(mean, step) for name, mean, step in written if name == "mean/loss"]
+    firsts = [0, *(step for _, step in means)]
+    assert firsts[-1] == 100
+    assert means == [((first + 1 + last) / 2, last) for first, last in itertools.pairwise(firsts)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"writer": 3}, TypeError, "writer must be a writer of tf.summary"),
+        ({"every_steps": 0}, ValueError, "every_steps must be positive"),
+        ({"every_steps": None}, TypeError, "every_steps must be a number"),
+        ({"values": 3}, TypeError, "values must be a function"),
+    ],
+)
+def test_wrong_arguments_of_means(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        MeansHook(**{"writer": print, **arguments})
+    assert message in str(raised.value)

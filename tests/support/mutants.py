@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from fastsup.checkpoint import durable
 from fastsup.common import files
+from fastsup.loop import Checkpoints, checkpoint_folder
 
 
 def _leave_out(*_: Any) -> None:
@@ -74,6 +75,25 @@ def deletions_before_the_state_file() -> None:
     saver._RecordLastCheckpoint = record_and_delete
 
 
+def no_flush_of_a_folder() -> None:
+    checkpoint_folder.fsync_tree = _leave_out
+
+
+def no_flush_of_a_folders_name() -> None:
+    checkpoint_folder.fsync_directory = checkpoint_folder.fsync_directory_and_above = _leave_out
+
+
+def deletions_before_a_folder() -> None:
+    save = Checkpoints._save
+
+    def delete_and_save(self: Any, loop: Any, metrics: dict[str, float]) -> None:
+        for saved in self._own:
+            self._folder.delete(saved.path)
+        save(self, loop, metrics)
+
+    Checkpoints._save = delete_and_save
+
+
 MUTANTS: dict[str, Callable[[], None]] = {
     mutant.__name__: mutant
     for mutant in (
@@ -82,3 +102,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
         deletions_before_the_state_file,
     )
 }  # fmt: skip
+# Of `fastsup.loop.Checkpoints`.
+FOLDER_MUTANTS: dict[str, Callable[[], None]] = {
+    mutant.__name__: mutant for mutant in (no_flush_of_a_folder, no_flush_of_a_folders_name, deletions_before_a_folder)
+}

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from ways_to_save import SIZE
 
@@ -17,7 +18,7 @@ import fastsup
 from fastsup import estimator, train
 from fastsup.contrib.learn.monitors import CheckpointSaver
 from fastsup.estimator.collective.saving import LeaderSaverHook
-from fastsup.loop import CheckpointHook, StepLoop
+from fastsup.loop import CheckpointHook, Checkpoints, StepLoop
 
 v1 = tf.compat.v1
 STEP = 12
@@ -131,6 +132,12 @@ def hook_with_own_manager(folder: str, value: float) -> None:
     hook_with_manager(folder, value, _OwnState)
 
 
+def checkpoints(folder: str, value: float) -> None:
+    """Without TensorFlow."""
+    saver = Checkpoints(folder, {"weights": np.full(SIZE, value, np.float32)}, every_steps=1, keep=1)
+    StepLoop(int, [saver], initial_step=STEP - 1, steps=1).run()
+
+
 def input_pipeline(folder: str) -> None:
     """Trains to the end of an input of 12 elements, and saves its iterator then: called again, over itself."""
 
@@ -151,6 +158,6 @@ OVERWRITING: dict[str, Callable[[str, float], None]] = {
     for way in (
         saver_hook, async_saver_hook, sharded_saver_hook, leader_saver_hook, supervisor_save, async_supervisor_save,
         monitor, hook_with_directory, async_hook_with_directory, hook_with_manager, hook_with_own_manager,
-
+        checkpoints,
     )
 }  # fmt: skip

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from fastsup import estimator, train
-from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
+from fastsup.loop import CheckpointHook, Checkpoints, EarlyStoppingHook, EvaluateHook, StepLoop, StopAtStepHook
 
 v1 = tf.compat.v1
 SIZE = 50_000
@@ -150,11 +151,47 @@ def async_step_loop(folder: str, last: int) -> None:
     StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
 
 
+def checkpoints(folder: str, last: int) -> None:
+    """Without TensorFlow."""
+    weights = np.zeros(SIZE, np.float32)
+
+    def step() -> None:
+        weights[...] += 1
+
+    saver = Checkpoints(folder, {"weights": weights}, every_steps=EVERY, keep=1)
+    StepLoop(step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
+
+
+def best_checkpoints(folder: str, last: int) -> None:
+    """With evaluations: that of step 8 is the best. Its checkpoint stays, and the hook that counts knows it."""
+    weights, best_weights = np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32)
+    metric: dict[str, Any] = {"metric": "distance", "mode": "min"}
+    saver = Checkpoints(folder, {"weights": weights}, every_steps=EVERY, keep=1, **metric)
+    stop = EarlyStoppingHook("distance", "min", patience=100)
+
+    def check(step: int) -> None:
+        best_step = 8 if step >= 8 else 4 if step >= 4 else None
+        assert stop.best_step == best_step, f"step {step}: the best is {stop.best_step}"
+        best = Checkpoints(folder, {"weights": best_weights}, **metric).restore("best")
+        found = None if best is None else best.global_step
+        assert (found, set(best_weights.tolist())) == (best_step, {best_step or 0}), f"step {step}: {found} is there"
+
+    def step() -> None:
+        if loop.steps == 0:
+            check(loop.global_step)
+        weights[...] += 1
+
+    evaluate = EvaluateHook(lambda: {"distance": abs(float(weights[0]) - 8)}, every_steps=4, at_end=False)
+    loop = StepLoop(step, [evaluate, saver, stop, StopAtStepHook(last_step=last)], resume_from=saver)
+    loop.run()
+    check(loop.global_step)
+
+
 WAYS: dict[str, Callable[[str, int], None]] = {
     way.__name__: way
     for way in (
         session, async_session, sharded_session, session_with_preserved, partial_session, session_loop,
         singular_session, supervisor, async_supervisor, step_loop, async_step_loop, estimator_train,
-        train_and_evaluate,
+        train_and_evaluate, checkpoints, best_checkpoints,
     )
 }  # fmt: skip

@@ -1,0 +1,58 @@
+"""Trains a classifier of handwritten digits in JAX, without TensorFlow. Kill it and run it again: it goes on.
+
+Run `python examples/train_jax.py [folder]`.
+"""
+
+import sys
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from fastsup.loop import train
+
+digits = load_digits()
+images, labels = (digits.data / 16).astype("float32"), digits.target.astype("int32")
+x, test_x, y, test_y = train_test_split(images, labels, test_size=0.25, random_state=0, stratify=labels)
+keys = jax.random.split(jax.random.key(0))
+weights = [jax.random.normal(key, (64, units)) / 8 for key, units in zip(keys, (64, 10), strict=True)]
+state = SimpleNamespace(params=[(matrix, jnp.zeros(matrix.shape[1])) for matrix in weights])
+
+
+def batches(epoch):
+    order = np.random.default_rng(epoch).permutation(len(y))
+    return [(x[rows], y[rows]) for rows in np.split(order[: len(y) // 32 * 32], len(y) // 32)]
+
+
+def scores(params, images):
+    (weights, biases), (weights_2, biases_2) = params
+    return jax.nn.relu(images @ weights + biases) @ weights_2 + biases_2
+
+
+def loss_of(params, images, labels):
+    chances = jax.nn.log_softmax(scores(params, images))
+    return -jnp.take_along_axis(chances, labels[:, None], axis=1).mean()
+
+
+@jax.jit
+def update(params, images, labels):
+    loss, gradients = jax.value_and_grad(loss_of)(params, images, labels)
+    return jax.tree.map(lambda value, gradient: value - 0.3 * gradient, params, gradients), loss
+
+
+def step(images, labels):
+    state.params, loss = update(state.params, images, labels)
+    return loss
+
+
+def evaluate():
+    return {"accuracy": (scores(state.params, test_x).argmax(axis=1) == test_y).mean()}
+
+
+folder = sys.argv[1] if len(sys.argv) > 1 else "train-jax"
+loop = train(step, batches, max_steps=5000, states={"state": state}, directory=folder,
+             evaluate=evaluate, metric="accuracy", mode="max", patience=20)  # fmt: skip
+print(f"Step {loop.global_step}, resumed from {loop.restored_step}: test accuracy {evaluate()['accuracy']:.2%}")

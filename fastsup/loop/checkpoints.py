@@ -1,0 +1,400 @@
+"""Checkpoints of any state, without TensorFlow: saved by a hook of loops, the newest and the best ones kept."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastsup.common import stop_signals
+from fastsup.common.errors import NoIntactCheckpointError
+from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number
+from fastsup.loop.checkpoint_folder import CheckpointFolder, DamagedError, SavedCheckpoint, described
+from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.saved_state import SavedState, misfits_of, state_of
+
+__all__ = ["Checkpoints", "MetricRule", "evaluating_hooks"]
+
+_logger = logging.getLogger("fastsup")
+
+# The names of the states of hooks in a checkpoint.
+_HOOK = "hook."
+
+
+class MetricRule:
+    """What is better: a larger or a smaller number of an evaluation.
+
+    Args:
+      metric: name of the number.
+      mode: "min" or "max".
+      min_delta: by how much a better number differs at the least.
+
+    Raises:
+      TypeError: `metric` isn't a text, or `min_delta` isn't a number.
+      ValueError: `mode` isn't one of the two, or `min_delta` is negative.
+    """
+
+    def __init__(self, metric: str, mode: str | None, min_delta: float) -> None:
+        if not isinstance(metric, str):
+            raise TypeError(f"metric must be the name of a number of the evaluation, got {metric!r}.")
+        check_choice("mode", mode, ("min", "max"))
+        check_number("min_delta", min_delta)
+        if not min_delta >= 0:
+            raise ValueError(f"min_delta must not be negative, got {min_delta!r}. mode says which numbers are better.")
+        self.metric = metric
+        self._sign = 1.0 if mode == "max" else -1.0
+        self._min_delta = min_delta
+        self._is_found = False
+        self._is_alone = True
+
+    def begin(self, loop: Any, owner: str) -> None:
+        """Raises ValueError if a loop has no hook that evaluates."""
+        self._is_found = False
+        evaluating = evaluating_hooks(loop)
+        if not evaluating:
+            raise ValueError(
+                f"{owner} has metric={self.metric!r}, and the loop has no EvaluateHook. Add one to its hooks."
+            )
+        self._is_alone = len(evaluating) == 1
+
+    def value_in(self, metrics: Mapping[str, float]) -> float | None:
+        """The number in the results of an evaluation; None if it is another hook's.
+
+        Raises:
+          ValueError: no evaluation has it.
+        """
+        if self.metric in metrics:
+            self._is_found = True
+            return metrics[self.metric]
+        if self._is_alone and not self._is_found:
+            raise ValueError(f"metric must be one of {sorted(metrics)}, the evaluation's numbers, got {self.metric!r}.")
+        return None
+
+    def is_better(self, value: float, than: float | None) -> bool:
+        """Returns True if a number is better than another one. NaN never is; any other number is better than None."""
+        if math.isnan(value):
+            return False
+        return than is None or self._sign * (value - than) > self._min_delta
+
+    def ranked(self, saved: list[SavedCheckpoint]) -> list[SavedCheckpoint]:
+        """The checkpoints that have the number, the best first; of equal ones, the older first."""
+        found = [checkpoint for checkpoint in saved if not math.isnan(checkpoint.metrics.get(self.metric, math.nan))]
+        return sorted(found, key=lambda checkpoint: (-self._sign * checkpoint.metrics[self.metric], checkpoint.number))
+
+
+def evaluating_hooks(loop: Any) -> list[Any]:
+    """The hooks of a loop that evaluate, and tell the others of the results."""
+    return [hook for hook in loop.hooks if getattr(hook, "evaluates", False)]
+
+
+class Checkpoints(PeriodicHook):
+    """Saves any state at intervals and at the end of the loop, and restores it. It needs no TensorFlow.
+
+        state = {"weights": weights, "step_size": 0.1}
+        saver = Checkpoints("model", {"state": state, "random": generator}, every_secs=60)
+        StepLoop(step, [saver], max_steps=1000, resume_from=saver).run()
+
+    A state is one of these:
+
+    - a dict, list, `types.SimpleNamespace` or dataclass of arrays of NumPy, JAX or PyTorch, numbers, texts and more
+      such containers; or an array of NumPy or a tensor of PyTorch. A restore sets their parts in place.
+    - an object with `state_dict` and `load_state_dict`: a module, optimizer or scheduler of PyTorch, a data loader, a
+      `fastsup.ArrayBatches`.
+    - a random generator: `numpy.random.Generator`, `random.Random`, or the module `random`.
+    - a pair of functions: one that returns the state, and one that sets it.
+    - a `tf.train.Checkpoint`.
+
+    Each checkpoint is a folder with a file of checksums. It gets its name when all of it is on the disk; then older
+    ones are deleted. Nothing is pickled: a checkpoint from elsewhere can't run code.
+
+    The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is saved and
+    restored, too.
+
+    Args:
+      directory: a local directory for the checkpoints. It is made if it doesn't exist.
+      states: dictionary of the states by name. A name has letters, digits, "_", "-" and ".".
+      every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
+      every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts;
+        without any, it is 600 seconds.
+      every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
+        `PeriodicHook` has the batches for which that is known.
+      keep: number of the newest checkpoints that stay. None: all.
+      metric: name of a number of the evaluation (`EvaluateHook`) by which the best checkpoints stay, too, or None.
+        Whenever an evaluation is among the best, a checkpoint is saved at once, with the numbers.
+      mode: "max" if a larger number is better, "min" if a smaller one is.
+      min_delta: by how much a number must be better than that of the worst of the best checkpoints.
+      keep_best: number of the best checkpoints that stay, with a `metric`.
+      save_at_end: whether to save after the last step, if no checkpoint of that step exists.
+
+    Attributes:
+      last_saved_step: global step of the last checkpoint of this run, or None.
+      metric, mode: the arguments.
+
+    Raises:
+      TypeError: an argument is of the wrong type, or a state is one that can't be saved.
+      ValueError: a number or an interval isn't positive, `states` is empty, a name has another character, or
+        `directory` isn't a local one.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        states: Mapping[str, Any],
+        every_steps: int | None = None,
+        every_secs: float | None = None,
+        *,
+        every_epochs: int | None = None,
+        keep: int | None = 5,
+        metric: str | None = None,
+        mode: str | None = None,
+        min_delta: float = 0.0,
+        keep_best: int = 1,
+        save_at_end: bool = True,
+    ) -> None:
+        if every_steps is None and every_secs is None and every_epochs is None:
+            every_secs = 600.0
+        super().__init__(every_steps, every_secs, every_epochs)
+        check_flag(save_at_end=save_at_end)
+        self.directory: str = _directory(directory)
+        self._states = _states(states)
+        if any(state.is_tensorflows for state in self._states):
+            check_no_pattern("directory", self.directory)
+        self._keep = math.inf if keep is None else _count("keep", keep)
+        self._keep_best = _count("keep_best", keep_best)
+        if metric is None and mode is not None:
+            raise ValueError(f"mode={mode!r} is for a metric. Pass metric=..., the name of a number of the evaluation.")
+        self.metric, self.mode = metric, mode
+        self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
+        self._save_at_end = save_at_end
+        self._folder = CheckpointFolder(self.directory)
+        # The checkpoints that this process has written or gone on from, oldest first: those that it may delete.
+        self._own: list[SavedCheckpoint] = []
+        self._hook_states: list[SavedState] = []
+        # The global step of the last evaluation, and its numbers.
+        self._evaluation: tuple[int, dict[str, float]] = -1, {}
+        self._has_begun = False
+        self.last_saved_step: int | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(state.name for state in self._states)
+        return f"<fastsup.loop.Checkpoints of {names} in {self.directory}>"
+
+    def saved(self) -> list[SavedCheckpoint]:
+        """The checkpoints in the directory, newest first. Those whose description can't be read are left out."""
+        found = [self._folder.describe(path) for _, path in self._folder.paths()]
+        return [saved for saved in found if saved is not None]
+
+    def restore(self, which: str | os.PathLike[str] = "newest") -> SavedCheckpoint | None:
+        """Restores the states from a checkpoint that is intact.
+
+        Args:
+          which: "newest", "best" (by `metric`), or the path of a checkpoint.
+
+        Returns:
+          The checkpoint; None if the directory has none, or none with the metric.
+
+        Raises:
+          NoIntactCheckpointError: there are checkpoints, and none is intact.
+          ValueError: the checkpoint doesn't fit the states; or `which` is "best", and there is no `metric`.
+          OSError: a checkpoint can't be read just now, or not by this user. An older one isn't tried.
+        """
+        if which == "best":
+            if self._rule is None:
+                raise ValueError('which="best" is for Checkpoints with a metric. Pass metric=... and mode=... to it.')
+            return self._restore_first([saved.path for saved in self._rule.ranked(self.saved()[::-1])], [])
+        if which == "newest":
+            return self._restore_first([path for _, path in self._folder.paths()], [])
+        return self._restore_first([os.path.normpath(os.fspath(which))], [])
+
+    def restore_for(self, loop: Any) -> int | None:
+        """Restores the newest intact checkpoint, with the state of the loop's hooks.
+
+        Args:
+          loop: the `StepLoop`.
+
+        Returns:
+          The global step; None without a checkpoint.
+
+        Raises:
+          Exception: as `restore`.
+        """
+        self._hook_states = self._states_of_hooks(loop)
+        saved = self._restore_first([path for _, path in self._folder.paths()], self._hook_states)
+        if saved is None:
+            return None
+        _logger.info("Restored %s: going on after global step %d.", saved.path, saved.global_step)
+        return saved.global_step
+
+    def begin(self, loop: Any) -> None:
+        self._folder.open()
+        if self._rule is not None:
+            self._rule.begin(loop, "Checkpoints")
+        self._hook_states = self._states_of_hooks(loop)
+        for state in (*self._states, *self._hook_states):
+            state.check_savable()
+        others = self._folder.paths()
+        if others and not self._own and not self._has_begun:
+            _logger.warning(
+                "%s has checkpoints, the newest is %s, and none was restored. To go on from it, pass this hook as "
+                "resume_from; to train from the beginning, use another directory.",
+                self.directory,
+                others[0][1],
+            )
+        self._has_begun = True
+        self._evaluation = -1, {}
+        self.last_saved_step = getattr(loop, "restored_step", None)
+        super().begin(loop)
+
+    def act(self, loop: Any) -> None:
+        if loop.global_step != self.last_saved_step:
+            step, metrics = self._evaluation
+            self._save(loop, metrics if step == loop.global_step else {})
+
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Saves a checkpoint if the results of an evaluation are among the best.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        self._evaluation = loop.global_step, dict(metrics)
+        value = None if self._rule is None else self._rule.value_in(metrics)
+        if self._rule is None or value is None:
+            return
+        best = self._rule.ranked(self._own)[: self._keep_best]
+        if any(saved.global_step == loop.global_step == self.last_saved_step for saved in best):
+            return  # The loop has gone on from it, and evaluates the same again.
+        if self._rule.is_better(value, best[-1].metrics[self._rule.metric] if len(best) == self._keep_best else None):
+            self._save(loop, dict(metrics))
+
+    def end(self, loop: Any) -> None:
+        self.save_last(loop)
+        if self._own:
+            stop_signals.log_last_save(self._own[-1].path)
+
+    def save_last(self, loop: Any) -> None:
+        """Saves the state at the end of a loop, unless it is saved already.
+
+        Args:
+          loop: the `StepLoop`.
+        """
+        if self._save_at_end:
+            self.act(loop)
+
+    def _states_of_hooks(self, loop: Any) -> list[SavedState]:
+        """The states of the other hooks of a loop, by the names of their classes."""
+        found: dict[str, SavedState] = {}
+        for hook in loop.hooks:
+            if hook is self or not (hasattr(hook, "state_dict") and hasattr(hook, "load_state_dict")):
+                continue
+            kind = f"{_HOOK}{type(hook).__name__}"
+            number = sum(name.partition("-")[0] == kind for name in found)
+            name = f"{kind}-{number + 1}" if number else kind
+            found[name] = state_of(name, hook)
+        return [*found.values()]
+
+    def _save(self, loop: Any, metrics: dict[str, float]) -> None:
+        step = loop.global_step
+        with self._folder.writing() as new:
+            saved_states = {state.name: state.save(new) for state in (*self._states, *self._hook_states)}
+            new.content.update(global_step=step, metrics=metrics, states=saved_states)
+        self.last_saved_step = step
+        saved = described(new.path, new.content)
+        # An earlier one of this step is of the same state, or of a state that a failed restore has left.
+        old = [other for other in self._own if other.global_step == step]
+        self._own = [*(other for other in self._own if other.global_step != step), saved]
+        kept = self._own[-min(int(self._keep), len(self._own)) :] if self._keep < math.inf else self._own
+        if self._rule is not None:
+            kept = [*kept, *self._rule.ranked(self._own)[: self._keep_best]]
+        old += [other for other in self._own if other not in kept]
+        self._own = [other for other in self._own if other in kept]
+        for other in old:
+            self._folder.delete(other.path)
+
+    def _restore_first(self, paths: list[str], hooks: list[SavedState]) -> SavedCheckpoint | None:
+        """Restores the first intact checkpoint of a list. A damaged one stays as it is."""
+        failures: list[tuple[str, str]] = []
+        for path in paths:
+            try:
+                content = self._folder.read(path)
+            except DamagedError as error:
+                failures.append((path, str(error)))
+                _logger.warning("The checkpoint %s can't be restored and is left as it is: %s.", path, error)
+                continue
+            self._set(path, content, hooks)
+            saved = described(path, content)
+            tried = {other for other, _ in failures}
+            self.last_saved_step = saved.global_step
+            self._own = [other for other in self.saved()[::-1] if other.path not in tried]
+            return saved
+        if not failures:
+            return None
+        lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
+        none_intact = NoIntactCheckpointError(
+            f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nNone of them was changed. "
+            "Copy an intact checkpoint there, or start training in an empty directory."
+        )
+        none_intact.failures = failures
+        raise none_intact
+
+    def _set(self, path: str, content: dict[str, Any], hooks: list[SavedState]) -> None:
+        """Sets the states, after all of them were read and found to fit."""
+        there = content["states"]
+        missing = [state.name for state in self._states if state.name not in there]
+        if missing:
+            names = sorted(name for name in there if not name.startswith(_HOOK))
+            raise ValueError(
+                f"{path} has no state {', '.join(missing)}: it has {', '.join(names)}. Give the states the names that "
+                "they were saved with, or use another directory."
+            )
+        present = [*self._states, *(state for state in hooks if state.name in there)]
+        values = [(state, state.read(path, there[state.name])) for state in present]
+        misfits = misfits_of(values, strict=not self._own)
+        if misfits:
+            raise ValueError(
+                f"{path} doesn't fit the program: {'; '.join(misfits)}. Is it another program's? Use another "
+                "directory, or pass a pair of functions that change what was saved."
+            )
+        # First those that may still refuse it.
+        for state, value in sorted(values, key=lambda pair: pair[0].is_checked):
+            state.set(value)
+
+
+def _directory(directory: Any) -> str:
+    try:
+        path = os.fspath(directory)
+    except TypeError as error:
+        raise TypeError(f"{error}: directory={directory!r} must be the path of a directory.") from None
+    if not isinstance(path, str):
+        raise TypeError(f"directory must be a string or a pathlib.Path, got {directory!r}.")
+    if not path or "://" in path:
+        raise ValueError(
+            f"directory must be a local directory, got {path!r}. For others pass a tf.train.Checkpoint and the "
+            "directory to CheckpointHook."
+        )
+    return path
+
+
+def _states(states: Any) -> list[SavedState]:
+    if not isinstance(states, Mapping):
+        raise TypeError(f'states must be a dictionary of states by name, got {states!r:.200}. Pass {{"state": ...}}.')
+    if not states:
+        raise ValueError("states must have at least one state: a checkpoint without state restores nothing.")
+    for name in states:
+        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name) or name.startswith(_HOOK):
+            raise ValueError(
+                f"states must have names of letters, digits, '_', '-' and '.', which don't begin with {_HOOK!r}; got "
+                f"{name!r}."
+            )
+    return [state_of(name, state) for name, state in states.items()]
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    if value < 1:
+        raise ValueError(f"{name} must be positive, got {value!r}.")
+    return int(value)

@@ -1,0 +1,269 @@
+"""Hooks that evaluate in a loop, and end it when the results get no better."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastsup.common import stop_signals
+from fastsup.core import Hook
+from fastsup.core.checks import check_flag, check_number
+from fastsup.core.clock import steady
+from fastsup.loop.checkpoints import Checkpoints, MetricRule, evaluating_hooks
+from fastsup.loop.metrics import named_numbers
+from fastsup.loop.periodic import PeriodicHook
+
+__all__ = ["EarlyStoppingHook", "EvaluateHook"]
+
+_logger = logging.getLogger("fastsup")
+
+
+class EvaluateHook(PeriodicHook):
+    """Calls a function that evaluates the model, at intervals and at the end of the loop.
+
+    The results are `loop.evaluation`. Other hooks of the loop get them, in their `on_evaluation(loop, metrics)`:
+    `SummaryHook`, `ProgressHook`, `Checkpoints`, `EarlyStoppingHook`, and hooks of yours. In a session, they don't.
+
+    Args:
+      function: function without arguments, or of the loop, that returns a number, which is named "loss", or a mapping
+        of names to numbers.
+      every_steps: it is called at the global steps that are multiples of this number, or None.
+      every_secs: seconds between two evaluations, or None. Of several intervals, the one that passes first counts.
+      at_end: whether it is also called when the loop ends without an error, unless it was called after the last step.
+        A loop that a signal ends has no time for that.
+      max_share: the largest share of the loop's time that evaluations may take, as 0.1. An evaluation that would exceed
+        it is left out, except the first one and the one at the end. None: no limit.
+      every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
+        `PeriodicHook` has the batches for which that is known.
+
+    Attributes:
+      metrics: the numbers of the last evaluation, by name; empty before the first one.
+      secs: seconds that the evaluations of this run have taken.
+      skipped: number of evaluations of this run that `max_share` has left out.
+
+    Raises:
+      TypeError: `function` can't be called so, an interval or `max_share` isn't a number, or `at_end` isn't a bool.
+      ValueError: an interval isn't positive, all are left out without `at_end`, or `max_share` doesn't lie between 0
+        and 1.
+    """
+
+    # Of a hook that calls the `on_evaluation` of the others.
+    evaluates = True
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        every_steps: int | None = None,
+        every_secs: float | None = None,
+        at_end: bool = True,
+        max_share: float | None = None,
+        *,
+        every_epochs: int | None = None,
+    ) -> None:
+        check_flag(at_end=at_end)
+        if every_steps is None and every_secs is None and every_epochs is None and at_end:
+            every_secs = math.inf
+        super().__init__(every_steps, every_secs, every_epochs)
+        if max_share is not None:
+            check_number("max_share", max_share)
+            if not 0 < max_share < 1:
+                raise ValueError(f"max_share must lie between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
+        self._function = _of_the_loop(function)
+        #: The name of the hook in a profile.
+        self.profile_name: str = f"evaluate by {getattr(function, '__name__', type(function).__name__)}"
+        self._at_end = at_end
+        self._max_share = max_share
+        self._listeners: list[Any] = []
+        self.metrics: dict[str, float] = {}
+        self.secs = 0.0
+        self.skipped = 0
+
+    def begin(self, loop: Any) -> None:
+        heard = [hook for hook in loop.hooks if callable(getattr(hook, "on_evaluation", None))]
+        # Checkpoints last: they save what the evaluation has changed in the others.
+        self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
+        self.secs, self.skipped = 0.0, 0
+        self._last_secs: float | None = None
+        self._begun = steady()
+        self._steps_at_evaluation = -1
+        super().begin(loop)
+
+    def act(self, loop: Any) -> None:
+        if self._max_share is not None and self._last_secs is not None:
+            allowed = self._max_share * (steady() - self._begun)
+            if self.secs + self._last_secs > allowed:
+                self.skipped += 1
+                return
+        self._evaluate(loop)
+
+    def end(self, loop: Any) -> None:
+        if self._at_end and self._steps_at_evaluation != loop.steps and not stop_signals.received():
+            self._evaluate(loop)
+
+    def _evaluate(self, loop: Any) -> None:
+        begun = steady()
+        result = self._function(loop)
+        self._last_secs = steady() - begun
+        self.secs += self._last_secs
+        self._steps_at_evaluation = loop.steps
+        try:
+            self.metrics = named_numbers(result)
+        except TypeError as error:
+            raise TypeError(
+                f"function must return a number or a mapping of names to numbers, got {result!r:.200} of {self!r}."
+            ) from error
+        if hasattr(loop, "evaluation"):
+            loop.evaluation = self.metrics
+        for hook in self._listeners:
+            hook.on_evaluation(loop, self.metrics)
+
+
+def _of_the_loop(function: Any) -> Callable[[Any], Any]:
+    """A function of the loop, for one that need not take it."""
+    if not callable(function):
+        raise TypeError(f"function must be a function that evaluates, got {function!r}.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return lambda loop: function()
+    try:
+        signature.bind()
+    except TypeError:
+        try:
+            signature.bind(None)
+        except TypeError as error:
+            raise TypeError(
+                f"function must take no arguments, or the loop, got {function!r}: {error}. Pass functools.partial("
+                "function, ...) with its arguments."
+            ) from None
+        return function  # type: ignore[no-any-return]
+    return lambda loop: function()
+
+
+class EarlyStoppingHook(Hook):
+    """Stops the loop when the results of its evaluations get no better.
+
+    Its state is saved by a `Checkpoints` of the loop, and restored with the rest.
+
+    Args:
+      metric: name of a number of the evaluation, by an `EvaluateHook` of the loop.
+      mode: "max" if a larger number is better, "min" if a smaller one is.
+      patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
+      min_delta: by how much a number must be better than the best one.
+      restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
+        best checkpoint is restored. It stands before this hook in the list, as does the `EvaluateHook`.
+
+    Attributes:
+      best: the best number; None before the first evaluation.
+      best_step: its global step, or None.
+      stopped: whether this hook has stopped the loop.
+
+    Raises:
+      TypeError: an argument is of the wrong type.
+      ValueError: `patience` isn't positive, `mode` isn't one of the two, `min_delta` is negative, or `restore_best` has
+        another metric.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        mode: str,
+        patience: int,
+        *,
+        min_delta: float = 0.0,
+        restore_best: Checkpoints | None = None,
+    ) -> None:
+        self._rule = MetricRule(metric, mode, min_delta)
+        if isinstance(patience, bool) or not hasattr(patience, "__index__"):
+            raise TypeError(f"patience must be an integer, the number of evaluations, got {patience!r}.")
+        if patience < 1:
+            raise ValueError(f"patience must be positive, got {patience!r}.")
+        if restore_best is not None:
+            if not isinstance(restore_best, Checkpoints):
+                raise TypeError(f"restore_best must be the Checkpoints of the loop, or None, got {restore_best!r}.")
+            if (restore_best.metric, restore_best.mode) != (metric, mode):
+                raise ValueError(
+                    f"restore_best must have metric={metric!r} and mode={mode!r}, as this hook, got {restore_best!r} "
+                    f"with metric={restore_best.metric!r} and mode={restore_best.mode!r}."
+                )
+        self._patience = patience
+        self._restore_best = restore_best
+        self.best: float | None = None
+        self.best_step: int | None = None
+        self.stopped = False
+        self._without_progress = 0
+        self._last_step: int | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state, for a checkpoint."""
+        return {
+            "best": self.best,
+            "best_step": self.best_step,
+            "without_progress": self._without_progress,
+            "last_step": self._last_step,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from a state that a checkpoint has.
+
+        Args:
+          state: what `state_dict` has returned.
+        """
+        self.best, self.best_step = state["best"], state["best_step"]
+        self._without_progress, self._last_step = state["without_progress"], state["last_step"]
+
+    def begin(self, loop: Any) -> None:
+        self.never_due()
+        self.stopped = False
+        self._rule.begin(loop, "EarlyStoppingHook")
+        if self._restore_best is not None:
+            hooks = list(loop.hooks)
+            before = [*evaluating_hooks(loop), self._restore_best]
+            late = [hook for hook in before if hook not in hooks[: hooks.index(self)]]
+            if late:
+                raise ValueError(
+                    f"hooks must have {late[0]!r} before EarlyStoppingHook, whose end restores the best checkpoint."
+                )
+        if self._without_progress >= self._patience:
+            _logger.info("Skipping training: EarlyStoppingHook had ended it already.")
+            self._stop(loop)
+
+    def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
+        """Compares the results of an evaluation with the best.
+
+        Args:
+          loop: the `StepLoop`.
+          metrics: the numbers, by name.
+        """
+        value = self._rule.value_in(metrics)
+        # A loop that has resumed may evaluate the same state again.
+        if value is None or self._last_step == loop.global_step:
+            return
+        self._last_step = loop.global_step
+        if self._rule.is_better(value, self.best):
+            self.best, self.best_step, self._without_progress = value, loop.global_step, 0
+            return
+        self._without_progress += 1
+        if self._without_progress == self._patience:
+            _logger.info(
+                "Stopping at global step %d: %s was best at global step %s, with %s.",
+                loop.global_step,
+                self._rule.metric,
+                self.best_step,
+                self.best,
+            )
+            self._stop(loop)
+
+    def end(self, loop: Any) -> None:
+        if self._restore_best is None or stop_signals.received():
+            return
+        saved = self._restore_best.restore("best")
+        if saved is not None:
+            _logger.info("Restored the best checkpoint, %s.", saved.path)
+
+    def _stop(self, loop: Any) -> None:
+        self.stopped = True
+        loop.request_stop()

@@ -1,0 +1,178 @@
+"""Writers of numbers for `SummaryHook`: lines of text, and TensorBoard's event files without TensorFlow."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import socket
+import time
+from typing import Any, BinaryIO
+
+__all__ = ["CsvWriter", "JsonLinesWriter", "TensorBoardWriter"]
+
+
+class _LinesWriter:
+    """Appends a line of text for each number.
+
+    Args:
+      path: the file. Its directory must exist. If a process was killed while it wrote the last line, that is cut off.
+
+    Raises:
+      OSError: the file can't be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: str = os.fspath(path)
+        _cut_unfinished_line(self.path)
+        # Each line goes to the system at once: a killed process loses none.
+        self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        if not self._file.tell():
+            self._file.write(self._header().encode())
+
+    def __repr__(self) -> str:
+        return f"<fastsup.loop.{type(self).__name__} to {self.path}>"
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """Writes a number.
+
+        Args:
+          name: its name.
+          value: the number.
+          step: the global step.
+
+        Raises:
+          OSError: the file can't be written.
+        """
+        self._file.write(self._line(name, float(value), int(step), time.time()).encode())
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _header(self) -> str:
+        return ""
+
+    def _line(self, name: str, value: float, step: int, now: float) -> str:
+        raise NotImplementedError
+
+
+def _cut_unfinished_line(path: str) -> None:
+    try:
+        file = open(path, "r+b")  # noqa: SIM115
+    except FileNotFoundError:
+        return
+    with file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - 4096)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        file.truncate(end)
+
+
+class JsonLinesWriter(_LinesWriter):
+    """Writes a JSON object a line, with "step", "time" (seconds since 1970), "name" and "value".
+
+        SummaryHook(JsonLinesWriter("metrics.jsonl"), every_steps=100)
+
+    A loop that goes on from a checkpoint appends to the file. Of two lines with one step and name, the later one
+    counts.
+    A value that is NaN or infinite is a text, since JSON has no such number.
+
+    Args:
+      path: the file. Its directory must exist.
+
+    Raises:
+      OSError: the file can't be written.
+    """
+
+    def _line(self, name: str, value: float, step: int, now: float) -> str:
+        number: Any = value if value - value == 0 else repr(value)
+        return json.dumps({"step": step, "time": now, "name": name, "value": number}) + "\n"
+
+
+class CsvWriter(_LinesWriter):
+    """Writes lines with the columns step, time (seconds since 1970), name and value.
+
+        SummaryHook(CsvWriter("metrics.csv"), every_steps=100)
+
+    A loop that goes on from a checkpoint appends to the file. Of two lines with one step and name, the later one
+    counts.
+
+    Args:
+      path: the file. Its directory must exist.
+
+    Raises:
+      OSError: the file can't be written.
+    """
+
+    def _header(self) -> str:
+        return "step,time,name,value\r\n"
+
+    def _line(self, name: str, value: float, step: int, now: float) -> str:
+        text = io.StringIO(newline="")
+        csv.writer(text).writerow([step, repr(now), name, repr(value)])
+        return text.getvalue()
+
+
+class TensorBoardWriter:
+    """Writes an event file for TensorBoard, by the package tensorboard: it needs no TensorFlow.
+
+        SummaryHook(TensorBoardWriter("logs"), every_steps=100)
+
+    Args:
+      directory: where the file goes. It is made if it doesn't exist.
+
+    Raises:
+      ImportError: the package tensorboard isn't installed.
+      OSError: the file can't be written.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        try:
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.record_writer import RecordWriter
+        except ImportError as error:
+            raise ImportError(
+                "TensorBoardWriter needs the package tensorboard: pip install tensorboard, or the extra "
+                "'fastsup[examples]'."
+            ) from error
+        self.directory: str = os.fspath(directory)
+        os.makedirs(self.directory, exist_ok=True)
+        self._event: Any = Event
+        self._summary: Any = Summary
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.fastsup"
+        self._records: Any = RecordWriter(open(os.path.join(self.directory, name), "xb"))  # noqa: SIM115
+        self._write(file_version="brain.Event:2")
+
+    def __repr__(self) -> str:
+        return f"<fastsup.loop.TensorBoardWriter to {self.directory}>"
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """Writes a number.
+
+        Args:
+          name: its name.
+          value: the number.
+          step: the global step.
+
+        Raises:
+          OSError: the file can't be written.
+        """
+        number = self._summary.Value(tag=name, simple_value=float(value))
+        self._write(step=int(step), summary=self._summary(value=[number]))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._records.close()
+
+    def _write(self, **content: Any) -> None:
+        self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
+        self._records.flush()

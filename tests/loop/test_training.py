@@ -1,0 +1,258 @@
+"""`train`, the loop with what it usually needs; and batches that know their epochs."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import Processes
+
+import fastsup
+from fastsup.loop import Checkpoints, Epochs, NanResultError, StopAtStepHook, every, train
+
+
+def numbers_in(directory: Path, name: str) -> list[tuple[int, float]]:
+    """The steps and values of a number in the file of metrics."""
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"], row["value"]) for row in rows if row["name"] == name]
+
+
+class Model:
+    """Counts its batches."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {"steps": 0, "seen": []}
+
+    def step(self, batch: Any) -> float:
+        self.state["steps"] += 1
+        self.state["seen"].append(int(np.sum(batch)))
+        return 1 / self.state["steps"]
+
+    def evaluate(self) -> dict[str, float]:
+        return {"distance": abs(self.state["steps"] - 250)}
+
+
+def test_the_usual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = Model(), fastsup.ArrayBatches(np.arange(10), 2, shuffle=True, epochs=None)
+    options: dict[str, Any] = {"evaluate": model.evaluate, "evaluate_steps": 50, "metric": "distance", "mode": "min"}
+    loop = train(model.step, data, max_steps=300, states={"model": model.state}, directory=tmp_path, **options)
+    assert (loop.global_step, loop.evaluation) == (300, {"distance": 50})
+    assert numbers_in(tmp_path, "loss") == [(100, 0.01), (200, 1 / 200), (300, 1 / 300)]
+    assert [step for step, _ in numbers_in(tmp_path, "eval/distance")] == [50, 100, 150, 200, 250, 300]
+    # The newest, and the best, of which each was saved.
+    saved = Checkpoints(tmp_path, {"model": {}}).saved()
+    assert [one.global_step for one in saved] == [300, 250, 200, 150, 100]
+    assert "step 300 of 300" in capsys.readouterr().err.replace(",", "")
+    again, data = Model(), fastsup.ArrayBatches(np.arange(10), 2, shuffle=True, epochs=None)
+    loop = train(again.step, data, max_steps=310, states={"model": again.state}, directory=tmp_path, progress=False)
+    assert (loop.restored_step, loop.steps, again.state["steps"]) == (300, 10, 310)
+    # Each epoch has each row, as without a restart.
+    assert sum(again.state["seen"][:305]) == 61 * sum(range(10))
+
+
+def test_it_stops_early_and_restores_the_best(tmp_path: Path) -> None:
+    model = Model()
+    loop = train(
+        model.step, [1, 2], max_steps=9_000, states={"model": model.state}, directory=tmp_path, progress=False,
+        evaluate=model.evaluate, evaluate_steps=50, metric="distance", mode="min", patience=2,
+    )  # fmt: skip
+    assert (loop.global_step, model.state["steps"]) == (350, 250)
+
+
+def test_evaluations_come_with_the_epochs() -> None:
+    seen: list[int] = []
+
+    def evaluate(loop: Any) -> int:
+        seen.append(loop.global_step)
+        return 0
+
+    train(lambda batch: None, [1, 2, 3], max_steps=8, evaluate=evaluate, progress=False)
+    assert seen == [3, 6, 8]
+    seen.clear()
+    train(lambda batch: None, (i for i in range(2001)), evaluate=evaluate, progress=False)
+    assert seen == [1000, 2000, 2001]
+
+
+def test_batches_give_arguments() -> None:
+    seen: list[Any] = []
+    for batch in ((1, 2), [1, 2]):
+        train(lambda x, y: seen.append((x, y)), [batch], progress=False)
+    train(lambda batch: seen.append(batch), [{"x": 1}, 3], progress=False)
+    assert seen == [(1, 2), (1, 2), {"x": 1}, 3]
+
+
+def test_data_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    total = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    def step(x: Any, y: Any) -> Any:
+        return total.assign_add(x + y)
+
+    train(step, tf.data.Dataset.range(4).map(lambda x: (x, x)), progress=False)
+    assert total.numpy() == 12
+
+
+def test_without_data_and_with_hooks() -> None:
+    seen: list[int] = []
+    hook = every(10)(lambda loop: seen.append(loop.global_step))
+    loop = train(int, hooks=[hook, StopAtStepHook(25)], progress=False)
+    assert (loop.global_step, seen) == (25, [10, 20])
+
+
+def test_nan_is_an_error_and_other_results_are_not() -> None:
+    train(lambda: ("x", object()), max_steps=200, progress=False)
+    with pytest.raises(NanResultError, match="NaN in the result of step 100: loss"):
+        train(lambda: {"text": "x", "loss": float("nan")}, max_steps=200, progress=False)
+
+
+def test_no_checkpoint_has_nan(tmp_path: Path) -> None:
+    state = {"steps": 0}
+
+    def step() -> float:
+        state["steps"] += 1
+        return float("nan") if state["steps"] > 120 else 0.5
+
+    scores = iter(range(100))
+    with pytest.raises(NanResultError, match="NaN in the result of step 150: loss"):
+        train(
+            step, max_steps=1000, states={"state": state}, directory=tmp_path, progress=False,
+            evaluate=lambda: next(scores), evaluate_steps=50, metric="loss", mode="max",
+        )  # fmt: skip
+    assert [saved.global_step for saved in Checkpoints(tmp_path, {"state": {}}).saved()] == [100, 50]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"states": {"a": {}}}, ValueError, "states={'a': {}} needs directory. Pass both, or neither."),
+        ({"directory": "x"}, ValueError, "directory='x' needs states."),
+        ({"metric": "a", "mode": "min"}, ValueError, "metric='a' needs evaluate."),
+        ({"metric": "a", "evaluate": int}, ValueError, "metric='a' needs mode."),
+        ({"patience": 3, "evaluate": int}, ValueError, "patience=3 needs metric."),
+        ({"evaluate_steps": 3}, ValueError, "evaluate_steps=3 needs evaluate."),
+        ({"evaluate_steps": 0, "evaluate": int}, ValueError, "evaluate_steps must be positive, got 0"),
+        ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
+        ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
+        ({"step": lambda x: 1}, TypeError, "step must be callable without arguments"),
+        ({"progress": "bar"}, TypeError, "progress must be True or False"),
+        ({"max_steps": 1.5}, TypeError, "max_steps must be an integer"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error) as raised:
+        train(**{"step": int, "max_steps": 3, "progress": False, **arguments})
+    assert message in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_name_of_the_data_is_taken(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="states must not have the name 'data'"):
+        train(int, [1], states={"data": {}}, directory=tmp_path)
+
+
+KILLED = """
+import os, sys
+from fastsup.loop import train
+
+state = {"sum": 0, "steps": 0}
+
+def step(x):
+    state["sum"] = (31 * state["sum"] + x) % 1_000_003
+    state["steps"] += 1
+    if state["steps"] == int(sys.argv[2]):
+        os.kill(os.getpid(), int(sys.argv[3]))
+
+data = [1, 2, 3, 4, 5, 6, 7]
+loop = train(step, data, max_steps=50, states={"state": state}, directory=sys.argv[1], progress=False)
+assert "tensorflow" not in sys.modules
+print(state["sum"], loop.restored_step)
+"""
+
+
+def test_it_goes_on_after_a_signal_with_the_next_batch(tmp_path: Path, processes: Processes) -> None:
+    def run(folder: str, last: int, number: int = 0) -> Any:
+        arguments = (tmp_path / folder, str(last), str(number))
+        return processes.python("-c", KILLED, *arguments, fresh=True)
+
+    assert run("a", 23, signal.SIGTERM).returncode == 143
+    assert run("a", 30, signal.SIGKILL).returncode == -signal.SIGKILL
+    printed, step = run("a", 0).stdout.split()
+    assert (printed, step) == (run("b", 0).stdout.split()[0], "23")
+
+
+# Epochs.
+
+
+class WithoutLength:
+    """Three batches, and no length."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2, 3])
+
+
+@pytest.mark.parametrize("data", [[1, 2, 3], WithoutLength()], ids=["with length", "without"])
+def test_epochs_go_through_data_again_and_from_any_position(data: Any) -> None:
+    whole = list(Epochs(data, 3))
+    assert whole == [1, 2, 3] * 3
+    for taken in range(10):
+        batches = Epochs(data, 3)
+        assert [next(batches) for _ in range(taken)] == whole[:taken]
+        others = Epochs(data, 3)
+        others.load_state_dict(json.loads(json.dumps(batches.state_dict())))
+        assert others.position == taken
+        assert list(others) == whole[taken:] == list(batches)
+    assert Epochs([1, 2, 3]).batches_per_epoch == 3
+
+
+def test_epochs_of_a_function_have_their_own_batches() -> None:
+    def numbers(epoch: int) -> list[int]:
+        return [10 * epoch + i for i in range(3)]
+
+    batches = Epochs(numbers, 3)
+    assert batches.batches_per_epoch == 3
+    assert list(batches) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+    batches.load_state_dict({"epoch": 1, "batch": 2, "position": 5})
+    assert list(batches) == [12, 20, 21, 22]
+    assert list(Epochs(lambda epoch: iter([epoch]), 2)) == [0, 1]
+    assert train(lambda batch: batch, numbers, max_steps=5, progress=False).result == 11
+
+
+def test_epochs_count() -> None:
+    batches = Epochs([1, 2], 2)
+    assert [(next(batches), batches.epoch, batches.position) for _ in range(4)] == [
+        (1, 0, 1), (2, 1, 2), (1, 1, 3), (2, 2, 4)
+    ]  # fmt: skip
+
+
+def test_epochs_of_nothing_end() -> None:
+    assert list(Epochs([])) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3,), TypeError, "data must be an iterable that can be gone through several times, got 3"),
+        ((iter([1]),), TypeError, "Pass a list or a DataLoader, not an iterator."),
+        ((lambda: [1],), TypeError, "data must be a function of the number of the epoch, got"),
+        (([1], 0), ValueError, "epochs must be positive, got 0"),
+        (([1], 1.5), TypeError, "epochs must be an integer or None, got 1.5"),
+    ],
+)
+def test_wrong_epochs(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        Epochs(*arguments)
+    assert message in str(raised.value)

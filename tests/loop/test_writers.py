@@ -1,0 +1,108 @@
+"""Writers of numbers: what their files hold, also after a kill in the middle of a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Processes
+
+from fastsup.loop import CsvWriter, JsonLinesWriter, StepLoop, SummaryHook, TensorBoardWriter
+
+
+def write(writer: Any, name: str, value: float, step: int) -> None:
+    """Writes a number, and closes the file."""
+    writer.add_scalar(name, value, step)
+    writer.close()
+
+
+def rows_of(path: Path) -> list[tuple[int, str, Any]]:
+    """The step, name and value of each line."""
+    if path.suffix == ".csv":
+        with path.open(newline="") as file:
+            return [(int(row["step"]), row["name"], float(row["value"])) for row in csv.DictReader(file)]
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(row["step"], row["name"], row["value"]) for row in rows]
+
+
+WRITERS = [pytest.param(JsonLinesWriter, "x.jsonl", id="jsonl"), pytest.param(CsvWriter, "x.csv", id="csv")]
+
+
+@pytest.mark.parametrize(("writer", "name"), WRITERS)
+def test_a_line_for_each_number(tmp_path: Path, writer: Any, name: str) -> None:
+    path = tmp_path / name
+    numbers = writer(path)
+    StepLoop(lambda: {"loss": 0.1, 'odd "na,me"\n': 2}, [SummaryHook(numbers, every_steps=2)], max_steps=5).run()
+    expected = [(2, "loss", 0.1), (2, 'odd "na,me"\n', 2), (4, "loss", 0.1), (4, 'odd "na,me"\n', 2)]
+    # Nothing waits for the file to be closed.
+    assert rows_of(path) == expected
+    numbers.close()
+    write(writer(path), "loss", 3, 6)
+    assert rows_of(path) == [*expected, (6, "loss", 3)]
+
+
+@pytest.mark.parametrize(("writer", "name"), WRITERS)
+@pytest.mark.parametrize("left", ["", "st", '4,0.5,"lo', "x" * 9000])
+def test_an_unfinished_line_is_cut_off(tmp_path: Path, writer: Any, name: str, left: str) -> None:
+    path = tmp_path / name
+    write(writer(path), "loss", 1.0, 2)
+    with path.open("a") as file:
+        file.write(left)
+    write(writer(path), "loss", 2.0, 4)
+    assert rows_of(path) == [(2, "loss", 1.0), (4, "loss", 2.0)]
+    path.write_text(left)
+    write(writer(path), "loss", 2.0, 4)
+    assert rows_of(path) == [(4, "loss", 2.0)]
+
+
+def test_numbers_that_json_has_not(tmp_path: Path) -> None:
+    writer = JsonLinesWriter(tmp_path / "x")
+    for number in (math.nan, math.inf, -math.inf):
+        writer.add_scalar("loss", number, 1)
+    writer.close()
+    assert [float(value) for _, _, value in rows_of(tmp_path / "x")[1:]] == [math.inf, -math.inf]
+    assert rows_of(tmp_path / "x")[0] == (1, "loss", "nan")
+
+
+@pytest.mark.parametrize(("writer", "name"), WRITERS)
+def test_a_file_that_cannot_be_written_is_an_error_when_the_writer_is_made(
+    tmp_path: Path, writer: Any, name: str
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        writer(tmp_path / "none" / name)
+    with pytest.raises(IsADirectoryError):
+        writer(tmp_path)
+
+
+TENSORBOARD = """
+import sys
+from fastsup.loop import StepLoop, SummaryHook, TensorBoardWriter
+
+writer = TensorBoardWriter(sys.argv[1])
+StepLoop(lambda: {"loss": 0.5, "b": 1}, [SummaryHook(writer, every_steps=2)], max_steps=4).run()
+assert "tensorflow" not in sys.modules
+import os
+os._exit(0)  # Nothing waits for the end of the program.
+"""
+
+
+def test_tensorboard_reads_the_event_files(tmp_path: Path, processes: Processes) -> None:
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    processes.python("-c", TENSORBOARD, tmp_path / "logs", check=True, fresh=True)
+    write(TensorBoardWriter(tmp_path / "logs"), "loss", 0.25, 6)
+    events = accumulators.EventAccumulator(str(tmp_path / "logs"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(2, 0.5), (4, 0.5), (6, 0.25)]
+    assert [(event.step, event.value) for event in events.Scalars("b")] == [(2, 1), (4, 1)]
+
+
+def test_without_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
+    with pytest.raises(ImportError, match=r"TensorBoardWriter needs the package tensorboard: pip install tensorboard"):
+        TensorBoardWriter(tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()
