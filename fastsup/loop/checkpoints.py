@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastsup.common import stop_signals
@@ -204,10 +204,11 @@ class Checkpoints(PeriodicHook):
         if which == "best":
             if self._rule is None:
                 raise ValueError('which="best" is for Checkpoints with a metric. Pass metric=... and mode=... to it.')
-            return self._restore_first([saved.path for saved in self._rule.ranked(self.saved()[::-1])], [])
+            rule = self._rule
+            return self._restore_first(lambda: [saved.path for saved in rule.ranked(self.saved()[::-1])], [])
         if which == "newest":
-            return self._restore_first([path for _, path in self._folder.paths()], [])
-        return self._restore_first([os.path.normpath(os.fspath(which))], [])
+            return self._restore_first(self._paths, [])
+        return self._restore_first(lambda: [os.path.normpath(os.fspath(which))], [])
 
     def restore_for(self, loop: Any) -> int | None:
         """Restores the newest intact checkpoint, with the state of the loop's hooks.
@@ -222,7 +223,7 @@ class Checkpoints(PeriodicHook):
           Exception: as `restore`.
         """
         self._hook_states = self._states_of_hooks(loop)
-        saved = self._restore_first([path for _, path in self._folder.paths()], self._hook_states)
+        saved = self._restore_first(self._paths, self._hook_states)
         if saved is None:
             return None
         _logger.info("Restored %s: going on after global step %d.", saved.path, saved.global_step)
@@ -284,6 +285,10 @@ class Checkpoints(PeriodicHook):
         if self._save_at_end:
             self.act(loop)
 
+    def _paths(self) -> list[str]:
+        """The folders of the checkpoints, newest first."""
+        return [path for _, path in self._folder.paths()]
+
     def _states_of_hooks(self, loop: Any) -> list[SavedState]:
         """The states of the other hooks of a loop, by the names of their classes."""
         found: dict[str, SavedState] = {}
@@ -314,35 +319,39 @@ class Checkpoints(PeriodicHook):
         for other in old:
             self._folder.delete(other.path)
 
-    def _restore_first(self, paths: list[str], hooks: list[SavedState]) -> SavedCheckpoint | None:
+    def _restore_first(self, list_paths: Callable[[], list[str]], hooks: list[SavedState]) -> SavedCheckpoint | None:
         """Restores the first intact checkpoint of a list. A damaged one stays as it is."""
-        failures: list[tuple[str, str]] = []
-        for path in paths:
+        failures: dict[str, str] = {}
+        paths = list_paths()
+        while paths:
+            path = paths[0]
             try:
                 content = self._folder.read(path)
+                values = self._read_states(path, content["states"], hooks)
             except DamagedError as error:
-                failures.append((path, str(error)))
-                _logger.warning("The checkpoint %s can't be restored and is left as it is: %s.", path, error)
+                failures[path] = str(error)
+                if os.path.lexists(path):
+                    _logger.warning("The checkpoint %s can't be restored and is left as it is: %s.", path, error)
+                # A training that goes on may have deleted it, after it has saved a newer one.
+                paths = [other for other in list_paths() if other not in failures]
                 continue
-            self._set(path, content, hooks)
+            self._set(path, values)
             saved = described(path, content)
-            tried = {other for other, _ in failures}
             self.last_saved_step = saved.global_step
-            self._own = [other for other in self.saved()[::-1] if other.path not in tried]
+            self._own = [other for other in self.saved()[::-1] if other.path not in failures]
             return saved
         if not failures:
             return None
-        lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
+        lines = "".join(f"\n  {path}: {cause}" for path, cause in failures.items())
         none_intact = NoIntactCheckpointError(
             f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nNone of them was changed. "
             "Copy an intact checkpoint there, or start training in an empty directory."
         )
-        none_intact.failures = failures
+        none_intact.failures = list(failures.items())
         raise none_intact
 
-    def _set(self, path: str, content: dict[str, Any], hooks: list[SavedState]) -> None:
-        """Sets the states, after all of them were read and found to fit."""
-        there = content["states"]
+    def _read_states(self, path: str, there: dict[str, Any], hooks: list[SavedState]) -> list[tuple[SavedState, Any]]:
+        """The values of the states in a checkpoint. Sets nothing."""
         missing = [state.name for state in self._states if state.name not in there]
         if missing:
             names = sorted(name for name in there if not name.startswith(_HOOK))
@@ -351,7 +360,13 @@ class Checkpoints(PeriodicHook):
                 "they were saved with, or use another directory."
             )
         present = [*self._states, *(state for state in hooks if state.name in there)]
-        values = [(state, state.read(path, there[state.name])) for state in present]
+        try:
+            return [(state, state.read(path, there[state.name])) for state in present]
+        except FileNotFoundError as error:
+            raise DamagedError(f"{os.path.basename(str(error.filename or ''))}: {error.strerror}") from error
+
+    def _set(self, path: str, values: list[tuple[SavedState, Any]]) -> None:
+        """Sets the states to values that were read, if all of them fit."""
         misfits = misfits_of(values, strict=not self._own)
         if misfits:
             raise ValueError(

@@ -549,6 +549,36 @@ def test_no_intact_checkpoint_is_an_error_and_nothing_changes(tmp_path: Path) ->
     assert state["a"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("at", ["fastsup.loop.checkpoint_folder._checksum", "fastsup.loop.saved_state._read_arrays"])
+def test_a_checkpoint_that_is_deleted_while_it_is_read_is_no_damage(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An evaluation reads what a training saves and deletes."""
+    state = {"a": np.zeros(2)}
+    training = Checkpoints(tmp_path, {"state": state}, every_steps=1, keep=1)
+
+    def train(steps: int) -> None:
+        StepLoop(lambda: state["a"].__iadd__(1), [training], initial_step=int(state["a"][0]), steps=steps).run()
+
+    train(1)
+    real, found = {}, {"a": np.zeros(2)}
+    module, _, name = at.rpartition(".")
+    real[name] = getattr(sys.modules[module], name)
+
+    def train_first(path: str) -> Any:
+        monkeypatch.undo()
+        train(2)
+        return real[name](path)
+
+    monkeypatch.setattr(at, train_first)
+    saved = Checkpoints(tmp_path, {"state": found}).restore()
+    assert saved is not None
+    assert (saved.global_step, found["a"].tolist()) == (3, [3, 3])
+    assert "can't be restored" not in caplog.text
+    with pytest.raises(NoIntactCheckpointError, match="SHA256SUMS: No such file"):
+        training.restore(tmp_path / "none")
+
+
 def test_tensorflows_error_is_one_of_these() -> None:
     from fastsup import train
 
