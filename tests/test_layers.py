@@ -31,7 +31,7 @@ LAYERS = (
     ("fastsup.estimator.canned",),
     ("fastsup.estimator",),
     ("fastsup.experiment",),
-    ("fastsup.compat",),
+    ("fastsup.contrib.alternatives",),
     ("fastsup.contrib.learn",),
     ("fastsup.contrib",),
     ("fastsup.profile.recording",),
@@ -39,6 +39,7 @@ LAYERS = (
     ("fastsup.profile.advice",),
     ("fastsup.profile",),
     ("fastsup.keras",),
+    ("fastsup.compat",),
     ("fastsup",),
 )
 HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

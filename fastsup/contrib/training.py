@@ -18,7 +18,7 @@ from tensorflow.python.training import optimizer as tf_optimizer
 from tensorflow.python.training.checkpoint_utils import checkpoints_iterator, wait_for_new_checkpoint
 
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.compat.contrib_modules import ALTERNATIVES
+from fastsup.contrib.alternatives import ALTERNATIVES
 from fastsup.contrib.hparams import HParams, parse_values
 from fastsup.estimator.inputs.in_memory import FeedingQueueRunner
 from fastsup.estimator.model.argument_checks import check_hooks

@@ -6,7 +6,7 @@ from tensorflow.python.training.basic_session_run_hooks import NanLossDuringTrai
 
 from fastsup.cluster.tf_config import TaskType
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.compat.contrib_modules import ALTERNATIVES
+from fastsup.contrib.alternatives import ALTERNATIVES
 from fastsup.contrib.learn import monitors
 from fastsup.contrib.learn.estimator import ClusterConfig, Estimator, Evaluable, NotFittedError, RunConfig, Trainable
 from fastsup.contrib.learn.exports import InputFnOps, build_parsing_serving_input_fn, make_export_strategy
