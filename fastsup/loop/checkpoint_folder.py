@@ -129,8 +129,8 @@ class CheckpointFolder:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        # The numbers of the checkpoints that this process has seen there.
-        self._seen: set[int] | None = None
+        # The numbers of the checkpoints that were there when this one saved last, or began.
+        self._seen: set[int] = set()
         self._warned: set[str] = set()
         self._is_made = False
 
@@ -150,6 +150,7 @@ class CheckpointFolder:
         for name in os.listdir(directory):
             if name.startswith((_SAVING, _DELETING)):
                 _delete_unlocked(os.path.join(directory, name))
+        self._seen = {number for number, _ in self.paths()}
 
     def paths(self) -> list[tuple[int, str]]:
         """The number and the folder of each checkpoint, newest first. Reads none."""
@@ -159,7 +160,6 @@ class CheckpointFolder:
             names = []
         matches = filter(None, map(_NAME.fullmatch, names))
         found = [(int(match[1]), os.path.join(self.directory, match[0])) for match in matches]
-        self._warn_of_other_writer(found)
         return sorted(found, reverse=True)
 
     def read(self, path: str) -> dict[str, Any]:
@@ -253,7 +253,9 @@ class CheckpointFolder:
 
     def _name(self, folder: str, step: int) -> str:
         """Gives a written folder its name. Returns its path."""
-        number = max((known for known, _ in self.paths()), default=0)
+        found = self.paths()
+        self._warn_of_other_writer(found)
+        number = max((known for known, _ in found), default=0)
         while True:
             number += 1
             path = os.path.join(self.directory, f"save-{number:06d}-step-{step}")
@@ -266,13 +268,12 @@ class CheckpointFolder:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
             else:
-                if self._seen is not None:
-                    self._seen.add(number)
+                self._seen.add(number)
                 return path
 
     def _warn_of_other_writer(self, found: list[tuple[int, str]]) -> None:
         """Warns of another process that has saved here since this one began, once for each."""
-        new = [path for number, path in found if self._seen is not None and number not in self._seen]
+        new = [path for number, path in found if number not in self._seen]
         self._seen = {number for number, _ in found}
         for path in new:
             try:

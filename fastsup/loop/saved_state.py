@@ -238,7 +238,7 @@ def _save_value(name: str, value: Any, new: NewCheckpoint) -> Any:
     if arrays:
         with new.create(f"{name}.npz") as file:
             _write_arrays(file, arrays)
-    return {"format": "tree", "tree": tree}
+    return {"format": "tree", "tree": tree, "has_arrays": bool(arrays)}
 
 
 def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any) -> Any:
@@ -248,8 +248,7 @@ def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any)
         return torch.load(os.path.join(folder, f"{name}.pt"), map_location="cpu", weights_only=True)
     if saved["format"] != "tree":
         raise ValueError(f"{name} was saved as a tf.train.Checkpoint, and isn't one here. Pass such an object.")
-    path = os.path.join(folder, f"{name}.npz")
-    arrays = _read_arrays(path) if os.path.exists(path) else {}
+    arrays = _read_arrays(os.path.join(folder, f"{name}.npz")) if saved["has_arrays"] else {}
     needs_template = arrays or _has_nodes(saved["tree"])
     return _decode(saved["tree"], arrays, template() if needs_template else _MISSING, name)
 
