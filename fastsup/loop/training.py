@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fastsup.core.checks import check_flag, check_interval, check_takes
+from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
 from fastsup.loop.metrics import SummaryHook, numbers_in
@@ -51,6 +51,7 @@ class Epochs:
       ValueError: `epochs` isn't positive.
     """
 
+    @suggest_keywords
     def __init__(self, data: Iterable[Any] | Callable[[int], Iterable[Any]], epochs: int | None = None) -> None:
         is_function = callable(data) and not isinstance(data, Iterable)
         if is_function:
@@ -147,6 +148,7 @@ class _BatchStep:
         return f"<{self.step!r} with batches of {self.batches!r}>"
 
 
+@suggest_keywords
 def train(
     step: Callable[..., Any],
     data: Iterable[Any] | Callable[[int], Iterable[Any]] | None = None,
