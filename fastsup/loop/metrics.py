@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from fastsup.common.errors import writing_files
 from fastsup.common.results import each_result
 from fastsup.core import Hook
-from fastsup.core.checks import check_interval
+from fastsup.core.checks import check_interval, suggest_keywords
 from fastsup.core.clock import now, steady
 from fastsup.loop.periodic import PeriodicHook, due_in
 
@@ -34,6 +34,7 @@ __all__ = [
 Values = Callable[[Any], Any]
 
 
+@suggest_keywords
 def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
     """Returns the numbers in a result, by name.
 
