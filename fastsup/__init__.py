@@ -59,7 +59,7 @@ def get_include() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
-_ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
+_SUBPACKAGES = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
 _MODULES = {
     "ArrayBatches": "fastsup.steps.array_batches",
     "HookProfiler": "fastsup.profile.profiler",
@@ -73,7 +73,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f"fastsup.{name}")
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)

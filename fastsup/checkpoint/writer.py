@@ -18,7 +18,7 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.durable import checkpoint_name, is_plain_saver, name_by_saver, save_durably, saving
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 from fastsup.runtime.session import Session
@@ -116,7 +116,7 @@ class BackgroundSaver:
         graph = session.graph
         if self._prepared_for == (graph, graph.version):
             return
-        with completed_before_exit:
+        with no_interpreter_exit:
             self._tensors = saved_tensors(self.saver, graph)
             self._snapshot = snapshot_of(graph, self._tensors, bool(session.sess_str))
             self._buffers = [None] * len(self._tensors)
@@ -171,7 +171,7 @@ class BackgroundSaver:
     ) -> None:
         try:
             # Without a default graph a new thread executes eagerly under TF 2 behaviour.
-            with completed_before_exit, snapshot.graph.as_default():
+            with no_interpreter_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()
         except BaseException as error:
@@ -283,7 +283,7 @@ class CheckpointWriter:
           Exception: the error of the saver, or of the background write before this one.
         """
         has_meta_graph = write_meta_graph is not False
-        with completed_before_exit, saving(None):
+        with no_interpreter_exit, saving(None):
             unchanged = reuse_unchanged_checkpoint(session, saver, path, step, has_meta_graph)
         if unchanged is not None:
             logging.info(UNCHANGED, step, unchanged)
@@ -295,7 +295,7 @@ class CheckpointWriter:
             return None
         # Read before the write: the gate may lose patience and let a step pass.
         passed = session.gate.passed
-        with completed_before_exit:
+        with no_interpreter_exit:
             written = save_durably(saver, session, path, step, write_meta_graph)
         session.saves_ended += 1
         if self._remember_state:

@@ -19,8 +19,8 @@ __all__ = [
     "check_max_recoveries",
     "is_end_of_input",
     "is_preemption",
-    "is_raised_outside",
     "is_read_failure",
+    "is_user_error",
     "not_end_of_input",
     "writing_files",
 ]
@@ -118,7 +118,7 @@ def _is_one_of(error: Any, names: tuple[str, ...]) -> bool:
 _LIBRARIES = sys.stdlib_module_names | {"fastsup", "tensorflow", "keras", "google", "numpy", "absl", "wrapt"}
 
 
-def is_raised_outside(error: BaseException) -> bool:
+def is_user_error(error: BaseException) -> bool:
     """Whether an exception comes from the program: from a signal handler, if the code that failed calls only libraries.
 
     A signal handler runs between any two instructions of the main thread. A block that falls back to something else

@@ -3,7 +3,7 @@
 Daemon threads run on while the interpreter is finalized. Up to Python 3.13, a thread that asks for the interpreter's
 lock then is ended where it stands, by unwinding its stack. Most of TensorFlow's bindings ask for the lock in a
 destructor, which nothing can be unwound through: the process aborts, with "FATAL: exception not rethrown". Running a
-compiled step is no such call. Those that are, are made within `completed_before_exit`.
+compiled step is no such call. Those that are, are made within `no_interpreter_exit`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
 __all__ = [
-    "completed_before_exit",
     "describe_thread",
     "fork_reason",
+    "no_interpreter_exit",
     "raise_in_fork",
     "thread_stack",
     "warn_of_leaked_threads",
@@ -100,10 +100,10 @@ class _CompletedBeforeExit:
         return [thread for thread in list(self._depths) if thread != self._this_thread()]
 
 
-completed_before_exit: _CompletedBeforeExit = _CompletedBeforeExit()
+no_interpreter_exit: _CompletedBeforeExit = _CompletedBeforeExit()
 # Exit handlers run when all threads but the daemons have ended, which may use their sessions until then.
-atexit.register(completed_before_exit.end)
-os.register_at_fork(after_in_child=completed_before_exit.forget_other_threads)
+atexit.register(no_interpreter_exit.end)
+os.register_at_fork(after_in_child=no_interpreter_exit.forget_other_threads)
 
 
 def _keep_eager_context() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PartAttribute", "part_method"]
+__all__ = ["Delegated", "delegate"]
 
 
-class PartAttribute:
+class Delegated:
     """Reads and assigns an attribute of a part.
 
     Programs and subclasses read and assign TensorFlow's private attributes, so a part has the only copy of the value.
@@ -42,7 +42,7 @@ class PartAttribute:
             values[self._name_of_whole] = value
 
 
-def part_method(part: str, name: str) -> Callable[..., Any]:
+def delegate(part: str, name: str) -> Callable[..., Any]:
     """Makes a method that calls a method of a part, and that a subclass may override.
 
     Args:

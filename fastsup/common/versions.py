@@ -11,11 +11,11 @@ from importlib.util import find_spec
 
 __all__ = [
     "ANY_VERSION",
+    "SUPPORTED_VERSIONS",
     "TENSORFLOWS",
-    "TRIED_VERSIONS",
-    "is_tried",
+    "is_supported",
     "tensorflow_version",
-    "untried_reason",
+    "unsupported_reason",
     "version_of",
 ]
 
@@ -51,21 +51,21 @@ def _tensorflow_distributions() -> Iterator[str]:
 # The versions whose memory fastsup reads, and whose C++ functions it calls. Both depend on how TensorFlow was compiled,
 # which no interface promises.
 
-TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21", "2.22")
+SUPPORTED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21", "2.22")
 # Environment variable that lets fastsup use a newer version that wasn't tried, as far as its self-test passes.
 ANY_VERSION = "FASTSUP_ANY_TENSORFLOW"
 
 
-def is_tried(version: str) -> bool:
+def is_supported(version: str) -> bool:
     """Whether a version of TensorFlow is one that was tried.
 
     Args:
       version: TensorFlow's version, such as "2.21.0".
     """
-    return ".".join(map(str, _numbers_of(version))) in TRIED_VERSIONS
+    return ".".join(map(str, _numbers_of(version))) in SUPPORTED_VERSIONS
 
 
-def untried_reason(version: str) -> str:
+def unsupported_reason(version: str) -> str:
     """Says why a version of TensorFlow isn't used.
 
     Args:
@@ -75,10 +75,10 @@ def untried_reason(version: str) -> str:
       The reason; an empty string if the version was tried, or is newer and the user has asked to use it, by
       FASTSUP_ANY_TENSORFLOW=1.
     """
-    is_newer = _numbers_of(version) > _numbers_of(TRIED_VERSIONS[-1])
-    if is_tried(version) or (is_newer and os.environ.get(ANY_VERSION) == "1"):
+    is_newer = _numbers_of(version) > _numbers_of(SUPPORTED_VERSIONS[-1])
+    if is_supported(version) or (is_newer and os.environ.get(ANY_VERSION) == "1"):
         return ""
-    reason = f"TensorFlow {version} isn't one of the versions that were tried: {', '.join(TRIED_VERSIONS)}"
+    reason = f"TensorFlow {version} isn't one of the versions that were tried: {', '.join(SUPPORTED_VERSIONS)}"
     if is_newer:
         reason += f". With {ANY_VERSION}=1 in the environment it is used if the self-test passes"
     return reason

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fastsup.common.versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
+from fastsup.common.versions import ANY_VERSION, SUPPORTED_VERSIONS, unsupported_reason
 from fastsup.compat.import_hook import KERAS_TRAINER, ImportHook, is_interface
 from fastsup.core.checks import check_flag, suggest_keywords
 
@@ -209,10 +209,10 @@ class Installation:
 
 
 def _check_version(version: str) -> None:
-    if untried_reason(version):
+    if unsupported_reason(version):
         raise ImportError(
-            f"fastsup works with TensorFlow {TRIED_VERSIONS[0]} to {TRIED_VERSIONS[-1]}, and this is TensorFlow "
-            f"{version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "
+            f"fastsup works with TensorFlow {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]}, and this is "
+            f"TensorFlow {version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "
             f"'fastsup[tensorflow]' or 'fastsup[cuda]'. {ANY_VERSION}=1 in the environment lets a newer one pass."
         )
 

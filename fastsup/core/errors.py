@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["add_note", "end_hooks", "safe_repr", "tell_hooks"]
+__all__ = ["add_note", "end_all_hooks", "notify_hooks", "safe_repr"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -47,7 +47,7 @@ def safe_repr(value: Any) -> str:
         return object.__repr__(value)
 
 
-def end_hooks(
+def end_all_hooks(
     hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callable[..., Any], what: str = "end() of the hook"
 ) -> None:
     """Ends all hooks, and then raises the first error. The other errors are logged.
@@ -76,7 +76,7 @@ def end_hooks(
     raise raised
 
 
-def tell_hooks(hooks: Iterable[Any], tell: Callable[[Any], Any], log: Callable[[Any, Exception], Any]) -> None:
+def notify_hooks(hooks: Iterable[Any], tell: Callable[[Any], Any], log: Callable[[Any, Exception], Any]) -> None:
     """Tells all hooks of an error. The errors that they raise are logged; the first interrupt is raised after that.
 
     Args:

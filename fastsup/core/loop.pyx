@@ -19,7 +19,7 @@ from fastsup.core.drive cimport (
     fs_drive, fs_drive_call, fs_drive_call_due, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
     fs_drive_reload, fs_drive_request_stop
 )
-from fastsup.core.errors import add_note, end_hooks, safe_repr, tell_hooks
+from fastsup.core.errors import add_note, end_all_hooks, safe_repr, notify_hooks
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, function_in, takes_several
 )
@@ -262,7 +262,7 @@ cdef class Loop:
             with probe.beside_steps(hook, "end"):
                 hook.end(self)
 
-        end_hooks(self.hooks, end, logger.error)
+        end_all_hooks(self.hooks, end, logger.error)
 
     def _set_global_step(self, global_step):
         """Sets the global step, between 0 and 2**62, of which the next step is one more."""
@@ -311,7 +311,7 @@ cdef class Loop:
             self._end_hooks(probe)
         except BaseException as error:
             self.note_hook(error)
-            tell_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
+            notify_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
             raise
         finally:
             for hook in begun:
@@ -504,8 +504,8 @@ cdef class Loop:
         return 0
 
 
-cdef class OutsideLoop(Loop):
-    """OutsideLoop(hooks)\n--\n
+cdef class DrivenLoop(Loop):
+    """DrivenLoop(hooks)\n--\n
     Calls hooks after steps that the caller makes.
 
     Args:

@@ -32,10 +32,10 @@ from tensorflow.python.framework import versions
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common import isolated_child
-from fastsup.common.errors import is_raised_outside
+from fastsup.common.errors import is_user_error
 from fastsup.common.files import replace_whole
 from fastsup.common.interpreter_end import fork_reason
-from fastsup.common.versions import untried_reason
+from fastsup.common.versions import unsupported_reason
 from fastsup.eager import calls, eager_session
 
 __all__ = ["begin_self_test", "forked_reason", "is_testing", "keep_track", "unavailable_reason"]
@@ -175,7 +175,7 @@ def open_untested() -> str:
 def _why_unknown() -> str:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return f"functions are lifted on Linux for x86-64, not on {sys.platform} for {platform.machine()}"
-    return untried_reason(versions.__version__)
+    return unsupported_reason(versions.__version__)
 
 
 def _folder() -> Path:
@@ -274,7 +274,7 @@ def _self_test(started: Any = None) -> tuple[str, bool]:
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
     except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
-        if is_raised_outside(error):
+        if is_user_error(error):
             raise
         return f"the self-test couldn't be started: {error}", False
     # Reports of another build are of a child that has found other files.

@@ -20,7 +20,7 @@ from tensorflow.python.framework import constant_op, dtypes, errors, ops
 from tensorflow.python.ops import gen_array_ops, gen_resource_variable_ops
 from tensorflow.python.util import compat
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.eager.eager_session import SESSION_TARGET
 from fastsup.runtime.graph.placement import several_devices_error
 
@@ -31,7 +31,7 @@ class OfEagerContext:
     # An object may be deleted when the names of this module are gone.
     _process: Callable[[], int] = staticmethod(os.getpid)
     _context_names = vars(context)
-    _completed_before_exit = completed_before_exit
+    _completed_before_exit = no_interpreter_exit
 
     def _take_context(self) -> None:
         """Records the process and the context. To be called before anything can fail."""
@@ -50,7 +50,7 @@ class OfEagerContext:
 class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
     """TensorFlow's own callable of such a session. It isn't released when the session's runtime is gone."""
 
-    _completed_before_exit = completed_before_exit
+    _completed_before_exit = no_interpreter_exit
 
     def __del__(self) -> None:
         if self._session._usable():

@@ -20,13 +20,12 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.trackable import base as trackable
 from tensorflow.python.util import compat
 
-from fastsup.common.errors import is_raised_outside
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.errors import is_user_error
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.checks import check_choice, did_you_mean
 from fastsup.core.probe import call_not_lifted, note_function, part_here
 from fastsup.eager import bridge
 from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
-from fastsup.eager.choice import choose
 from fastsup.eager.devices import (
     HasRun,
     Placement,
@@ -36,6 +35,7 @@ from fastsup.eager.devices import (
     why_not_given,
     why_not_held,
 )
+from fastsup.eager.executor_choice import choose
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.eager.lift import LiftedGraph, LiftLimit, NotLiftable, keeps_random_sequences, secs_to_lift
 from fastsup.eager.patterns import CallPattern
@@ -260,7 +260,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 self._entries[key] = _Entry(concrete)
                 return self._call_tensorflow(args, kwargs, reason)
             try:
-                with completed_before_exit:
+                with no_interpreter_exit:
                     placement = placement_of(concrete, inputs, feeds)
             except HasRun as run:
                 self._entries[key] = _Entry(concrete)
@@ -317,7 +317,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 step.run_inline()
             return with_lines(named, step.graph.concrete)
         except Exception as other:
-            if is_raised_outside(other):
+            if is_user_error(other):
                 raise
             return error  # The error that there is says more than one of the search.
 
@@ -378,7 +378,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         note = FunctionNote(self.__name__)
         concrete = entry.concrete
         try:
-            with completed_before_exit, part_here("lifting"):
+            with no_interpreter_exit, part_here("lifting"):
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 if self._has_run_in_test and graph.keeps_random_sequences:
                     raise NotLiftable(
@@ -397,7 +397,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             self._say(error.message)
             return None
         except Exception as error:
-            if is_raised_outside(error):
+            if is_user_error(error):
                 raise
             # Whatever it is, TensorFlow's own function is right.
             self._say(f"{type(error).__name__}: {error}")

@@ -26,7 +26,7 @@ from tensorflow.python.ops import (
     resource_variable_ops,
 )
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.eager.calls import Box, scope_of_devices
 from fastsup.eager.devices import (
     OfEagerContext,
@@ -305,7 +305,7 @@ class LiftedGraph:
         """
         single = executor == "single_threaded"
         self.executor = executor
-        with completed_before_exit:
+        with no_interpreter_exit:
             session = self._session(single)
             options = config_pb2.CallableOptions()
             options.feed.extend(tensor.name for tensor in self.feeds)

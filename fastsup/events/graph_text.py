@@ -20,7 +20,7 @@ from tensorflow.python.framework import versions
 from tensorflow.python.lib.io import file_io
 
 from fastsup.common.file_system import write_whole
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 
 # The escape sequence of each byte. NumPy pads the shorter ones with zero bytes, which no escape sequence contains.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
@@ -132,7 +132,7 @@ class GraphWriting:
 
     def _write(self, *args: Any) -> None:
         try:
-            with completed_before_exit:
+            with no_interpreter_exit:
                 write_graph_as_text(*args)
         except BaseException as error:
             self._error = error

@@ -17,8 +17,8 @@ from fastsup.core.probe import RECORDS_METHOD
 from fastsup.eager import bridge
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
-from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.calls import original_of, replaced_method
+from fastsup.keras.model_function import ModelFunction
 from fastsup.keras.step_functions import (
     LiftedPredictFunction,
     LiftedStepFunction,
@@ -112,14 +112,14 @@ class Acceleration:
             replaced = replaced_method(method, name, self)
             object.__setattr__(model, name, replaced)
 
-    def make_function(self, kind: str) -> StepsAhead | None:
+    def make_function(self, kind: str) -> ModelFunction | None:
         """Makes the model's function of a kind, as `fit`, `evaluate` and `predict` do; None if it takes no `Epoch`."""
         model: Any = self._model()
         if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
             return None
         getattr(model, f"make_{kind}_function")()
         function = getattr(model, f"{kind}_function")
-        return function if isinstance(function, StepsAhead) else None
+        return function if isinstance(function, ModelFunction) else None
 
     def report(self, model: Any) -> Any:
         """The `fastsup.keras.Report` of the model, for a profiler."""
@@ -130,7 +130,7 @@ class Acceleration:
     def takes_epochs(self, kind: str) -> bool:
         """Returns True if the model's function of a kind takes an `Epoch`; also if there is none now."""
         function = getattr(self._model(), f"{kind}_function")
-        return function is None or isinstance(function, StepsAhead)
+        return function is None or isinstance(function, ModelFunction)
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:
@@ -156,7 +156,7 @@ class Acceleration:
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
-        return StepsAhead(lifted, kind, self.fuse, self.why_not_fused(model), name)
+        return ModelFunction(lifted, kind, self.fuse, self.why_not_fused(model), name)
 
     def _check_always_fused(self, kind: str, model: Any, lifted: Any) -> None:
         """Reports a function that can't run many steps in a call, if the program has asked for that."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import keras
 
-from fastsup.keras.ahead import Call
 from fastsup.keras.callbacks import CallInTurn, flat_callbacks
 from fastsup.keras.interrupts import DroppedInterrupt
+from fastsup.keras.model_function import Call
 
 _inputs: Any
 try:

@@ -13,7 +13,7 @@ from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 
 from fastsup.core.probe import part_here
-from fastsup.keras.ahead import Call, Epoch
+from fastsup.keras.model_function import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fastsup.eager.function import Function
 from fastsup.keras.accelerate import KINDS, NOT_KERAS, Acceleration, acceleration_of
-from fastsup.keras.ahead import StepsAhead
+from fastsup.keras.model_function import ModelFunction
 from fastsup.keras.step_functions import LiftedPredictFunction, LiftedStepFunction
 
 __all__ = ["FunctionReport", "Report", "report"]
@@ -76,7 +76,7 @@ def report(model: Any) -> Report:
 
 def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> FunctionReport:
     reason, executor = acceleration.why_not_lifted.get(kind, ""), acceleration.executor
-    ahead = function if isinstance(function, StepsAhead) else None
+    ahead = function if isinstance(function, ModelFunction) else None
     function = function if ahead is None else ahead.lifted
     parts = [function]
     if isinstance(function, LiftedStepFunction):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.errors import end_hooks, tell_hooks
+from fastsup.core.errors import end_all_hooks, notify_hooks
 from fastsup.core.hook import LoopHook
 
 __all__ = ["SessionHooks", "with_session_hooks"]
@@ -158,14 +158,14 @@ class SessionHooks(Hook):
 
     def end(self, loop: Any) -> None:
         try:
-            end_hooks(self._hooks, lambda hook: hook.end(self._session), _logger.error)
+            end_all_hooks(self._hooks, lambda hook: hook.end(self._session), _logger.error)
         finally:
             self._close()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         try:
             able = [hook for hook in self._hooks if callable(getattr(hook, "on_error", None))]
-            tell_hooks(able, lambda hook: hook.on_error(self._context(None), error), _log_failed_on_error)
+            notify_hooks(able, lambda hook: hook.on_error(self._context(None), error), _log_failed_on_error)
         finally:
             self._close()
 

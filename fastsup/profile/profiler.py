@@ -43,11 +43,11 @@ def tensorflow_call_ns() -> float:
         import tensorflow as tf
 
         import fastsup
-        from fastsup.common.interpreter_end import completed_before_exit
+        from fastsup.common.interpreter_end import no_interpreter_exit
         from fastsup.core.probe import nothing_recorded
         from fastsup.eager.function import tf_function
 
-        with completed_before_exit, nothing_recorded():
+        with no_interpreter_exit, nothing_recorded():
             one = tf.constant(1.0)
             plain = tf_function(lambda value: value + one)
             lifted = fastsup.function(plain, executor="inline", fallback="silent")
@@ -112,10 +112,10 @@ class HookProfiler(Recorder):
         """Gets ready to record a session: measures, once, what a fetched value costs in its own session."""
         if session is None:
             return
-        from fastsup.common.interpreter_end import completed_before_exit
+        from fastsup.common.interpreter_end import no_interpreter_exit
         from fastsup.profile.recording.recorded_sessions import value_cost_ns
 
-        self.description_guard = completed_before_exit
+        self.description_guard = no_interpreter_exit
         if hooks is not None and not self.value_ns:
             self.value_ns = value_cost_ns()
 

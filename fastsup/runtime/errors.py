@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import dtypes, errors, ops
 
-from fastsup.common.errors import is_raised_outside
+from fastsup.common.errors import is_user_error
 from fastsup.runtime.graph.effects import is_pure
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 
@@ -61,7 +61,7 @@ class ErrorSources:
             except errors.OpError as error:
                 return str(error.message)
             except Exception as failure:
-                if is_raised_outside(failure):
+                if is_user_error(failure):
                     raise
                 return None  # What can't be run says nothing.
             return None

@@ -20,8 +20,8 @@ from tensorflow.python.framework import errors, indexed_slices, ops, sparse_tens
 from tensorflow.python.ops import ref_variable, resource_variable_ops
 from tensorflow.python.ops.ragged import ragged_tensor
 
-from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.versions import untried_reason
+from fastsup.common.interpreter_end import no_interpreter_exit
+from fastsup.common.versions import unsupported_reason
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES, SessionRun
 
@@ -244,7 +244,7 @@ cdef bint is_laid_out_as_known() except -1:
         pywrap_tf_session.TF_DeleteBuffer(buffer)
 
 
-cdef bint layout_is_known = not untried_reason(versions.__version__) and is_laid_out_as_known()
+cdef bint layout_is_known = not unsupported_reason(versions.__version__) and is_laid_out_as_known()
 
 
 cdef object take_buffer():
@@ -324,7 +324,7 @@ cdef class SessionLifetime:
         dropped by.
         """
         if self.open and self.unused:
-            with completed_before_exit:
+            with no_interpreter_exit:
                 while self.open and self.unused:
                     release_callable(session_handle, self.unused.pop())
         return 0
@@ -352,7 +352,7 @@ cdef class CompiledCallable:
         self.lifetime.callables += 1
         self.lifetime.callable_bytes += self.size
         try:
-            with completed_before_exit:
+            with no_interpreter_exit:
                 self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
@@ -693,7 +693,7 @@ cdef class PlanCache:
                 )
                 return False
             oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
-            with completed_before_exit:
+            with no_interpreter_exit:
                 self.lifetime.release_unused(self.session_handle)
         return True
 
@@ -989,7 +989,7 @@ cdef class PlanFinder:
         if not self.cache.can_add():
             self.cache.left_runs += to_run
             return None
-        with completed_before_exit, session_part_here("plan making"):
+        with no_interpreter_exit, session_part_here("plan making"):
             plan = self.maker.make(session, fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
@@ -1007,7 +1007,7 @@ cdef class PlanFinder:
         """
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):
-            with completed_before_exit, session_part_here("plan making"):
+            with no_interpreter_exit, session_part_here("plan making"):
                 if not self.maker.compile(session, plan):
                     return False
             session._release_unused()

@@ -14,7 +14,7 @@ from tensorflow.python.ops.resource_variable_ops import is_resource_variable
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, probe_of
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph.effects import VariableAccess
@@ -412,7 +412,7 @@ cdef class SessionRunner:
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
         if not plan.step_delta_known:
-            with completed_before_exit:
+            with no_interpreter_exit:
                 plan.step_delta = self.step_writes.delta_of(plan.elements, [slot.tensor for slot in plan.feeds])
             plan.step_delta_known = True
         return plan.step_delta

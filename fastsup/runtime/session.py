@@ -21,7 +21,7 @@ from tensorflow.python.framework import constant_op, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.errors import not_end_of_input
-from fastsup.common.interpreter_end import completed_before_exit, fork_reason
+from fastsup.common.interpreter_end import fork_reason, no_interpreter_exit
 from fastsup.common.liveness import LongCall
 from fastsup.core.checks import suggest_keywords
 from fastsup.core.sessions import PlanExecutor
@@ -56,10 +56,10 @@ def _raise(error: BaseException) -> None:
 class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
     """TensorFlow's own callable, whose making and release the end of the program doesn't interrupt."""
 
-    _completed_before_exit = completed_before_exit
+    _completed_before_exit = no_interpreter_exit
 
     def __init__(self, session: Any, callable_options: Any) -> None:
-        with completed_before_exit:
+        with no_interpreter_exit:
             super().__init__(session, callable_options)
 
     def __del__(self) -> None:
@@ -103,7 +103,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """
 
     # A session may be deleted when the names of this module are gone.
-    _completed_before_exit = completed_before_exit
+    _completed_before_exit = no_interpreter_exit
     # What __del__ looks for, also where the session could not be made.
     _session: Any = None
     _closed: bool = False
@@ -121,7 +121,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     ) -> None:
         self._made_in = os.getpid()
         check_executor(executor)
-        with completed_before_exit:
+        with no_interpreter_exit:
             if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
                 config = config_for(executor, graph or ops.get_default_graph(), target, config)
             tf_session.Session.__init__(self, target, graph, config)
@@ -149,7 +149,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
           closed.
         """
-        with completed_before_exit:
+        with no_interpreter_exit:
             return [self._executor.of_plan(plan) for plan in self.cache.compiled_plans()]
 
     def close(self) -> None:
@@ -289,7 +289,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
     def _extend_graph(self) -> None:
-        with completed_before_exit:
+        with no_interpreter_exit:
             super()._extend_graph()
 
     def _call_tf_sessionrun(self, *args: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.runtime.executor import INLINE, POOL
 from fastsup.runtime.plans import CompiledCallable
 
@@ -254,7 +254,7 @@ def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
       feeds: number of tensors that it is fed.
       trial: the trial that has chosen.
     """
-    with completed_before_exit:
+    with no_interpreter_exit:
         names = [
             element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0")
             for element in elements

@@ -26,7 +26,7 @@ from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, BatchCall, IteratorBlocks, why_not_stacked
 from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
 
-__all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_of", "without_instance"]
+__all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_instance"]
 
 # Both ways take turns, in blocks of this many seconds, and at least one call.
 _BLOCK_SECS = 0.01
@@ -117,7 +117,7 @@ class MakesSteps(Protocol):
         """As of `FusedFunction`."""
 
 
-class Fusion:
+class FusionState:
     """What is known of the steps of one function with one kind of arguments and batches.
 
     Attributes:
@@ -146,7 +146,7 @@ class Fusion:
         self.most: int = 0
 
 
-def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> Fusion:
+def fusion_state_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> FusionState:
     """What is known of a function's steps; nothing, if this is the first loop over it.
 
     Args:
@@ -154,10 +154,10 @@ def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batc
       args, kwargs: its arguments, without those of the batch.
       batch: the structure of specs of a batch; None for a step without.
     """
-    fusions: dict[Any, Fusion] = vars(function).setdefault(_ATTRIBUTE, {})
+    fusions: dict[Any, FusionState] = vars(function).setdefault(_ATTRIBUTE, {})
     leaves = tf.nest.flatten((args, kwargs))
     key = (str(batch), str(tf.nest.map_structure(lambda leaf: 0, (args, kwargs))), *map(_kind_of, leaves))
-    fusion = fusions.pop(key, None) or Fusion()
+    fusion = fusions.pop(key, None) or FusionState()
     fusions[key] = fusion
     while len(fusions) > _MOST_KINDS:
         del fusions[next(iter(fusions))]
@@ -229,7 +229,7 @@ class FusedStep:
         name: str,
         single: Callable[[], Any],
         make: Callable[[], MakesSteps],
-        fusion: Fusion,
+        fusion: FusionState,
         is_forced: bool,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] = MappingProxyType({}),
@@ -238,7 +238,7 @@ class FusedStep:
         self._name = name
         self._single = single
         self._make = make
-        self.fusion: Fusion = fusion
+        self.fusion: FusionState = fusion
         self._is_forced = is_forced
         self._args, self._kwargs = args, dict(kwargs)
         self.blocks: Any = blocks
@@ -607,5 +607,5 @@ def fused_step(step: Any, fuse: str) -> Any:
         return FusedFunction(function, arguments, kwargs, batch, name)
 
     single = step if blocks is None else BatchCall(step.step, blocks, args, kwargs)
-    fusion = fusion_of(function, arguments, kwargs, spec)
+    fusion = fusion_state_of(function, arguments, kwargs, spec)
     return FusedStep(repr(step), single, make, fusion, fuse == "always", arguments, kwargs, blocks)

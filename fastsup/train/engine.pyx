@@ -3,7 +3,7 @@
 A step goes one of two ways:
 
     run_with_hooks              calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
-    run_without_hooks_called    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
+    run_idle_hooks    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
 
 After both, the after-run hooks that are due are called.
 """
@@ -25,7 +25,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
 from fastsup.common.errors import is_end_of_input
-from fastsup.core.errors import end_hooks, tell_hooks
+from fastsup.core.errors import end_all_hooks, notify_hooks
 
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
 cdef object SessionRunContext = session_run_hook.SessionRunContext
@@ -81,7 +81,7 @@ def report_error(hooks, run_context, error):
         )
 
     able = [hook for hook in untold if getattr(hook, "on_error", None) is not None]
-    tell_hooks(able, lambda hook: hook.on_error(run_context, error), log)
+    notify_hooks(able, lambda hook: hook.on_error(run_context, error), log)
 
 
 cdef int merge_feeds(dict feeds, object more, str message) except -1:
@@ -370,7 +370,7 @@ cdef class StepEngine:
         self.sync_hooks()
         try:
             # Each of them: a saver waits for its write, whatever another hook raises.
-            end_hooks(
+            end_all_hooks(
                 [hook for hook in self.hooks if isinstance(hook, ScheduledHookBase)],
                 lambda hook: hook._before_close(),
                 logging.error,
@@ -438,7 +438,7 @@ cdef class StepEngine:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
             request.steps = min(self.scheduler.idle_steps(&request.snapshot), request.steps_left)
-        return self.run_without_hooks_called(request, plan)
+        return self.run_idle_hooks(request, plan)
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
         """A run between the callbacks of hooks."""
@@ -476,7 +476,7 @@ cdef class StepEngine:
         finally:
             release_signals(held)
 
-    cdef object run_without_hooks_called(self, RunRequest request, Plan plan):
+    cdef object run_idle_hooks(self, RunRequest request, Plan plan):
         """Runs that fetch what hooks watch, and the step if need be, and call no hook."""
         # Taken together, before another thread can change the hooks: the plan is for both lists.
         cdef list watching = self.scheduler.hooks.watching

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.common.errors import is_raised_outside
+from fastsup.common.errors import is_user_error
 from fastsup.eager import bridge, lift
 
 
@@ -95,4 +95,4 @@ def test_where_an_error_comes_from(function: Any, is_outside: bool) -> None:
     here = raised.value.__traceback__
     assert here is not None
     raised.value.__traceback__ = here.tb_next if is_outside else here.tb_next and here.tb_next.tb_next
-    assert is_raised_outside(raised.value) is is_outside
+    assert is_user_error(raised.value) is is_outside

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator as est
-from fastsup.common.parts import PartAttribute
+from fastsup.common.parts import Delegated
 from fastsup.estimator.model.estimator import EstimatorForwards
 
 PRIVATE = [name for name, value in vars(EstimatorForwards).items() if callable(value) and not name.startswith("__")]
@@ -70,5 +70,5 @@ def test_settings(model_fn: Any, input_fn: Any, tmp_path: Path) -> None:
     copied.train(input_fn, steps=1)
     assert copied.latest_checkpoint() == str(tmp_path / "new" / "model.ckpt-1")
     assert model.latest_checkpoint() is None
-    settings = [name for name, value in vars(EstimatorForwards).items() if isinstance(value, PartAttribute)]
+    settings = [name for name, value in vars(EstimatorForwards).items() if isinstance(value, Delegated)]
     assert all(hasattr(model, name) for name in settings)

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.inputs import OrderedBatches
+from fastsup.keras.model_function import ModelFunction
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -100,7 +100,7 @@ def test_the_same(name: str) -> None:
     *expected, _ = trained(PASSES[name], lambda model: model)
     *found, model = trained(PASSES[name], lambda model: fastsup.keras.accelerate(model, fuse="always"))
     assert found == expected
-    assert isinstance(model.train_function, StepsAhead)
+    assert isinstance(model.train_function, ModelFunction)
     assert model.train_function.fused
     assert model.train_function.why_not_fused == ""
     assert model.test_function.fused

@@ -14,7 +14,7 @@ from tensorflow.python.util import deprecation, function_utils
 
 from fastsup.checkpoint.restore import describe_variables
 from fastsup.cluster.tf_config import TaskType
-from fastsup.common.parts import PartAttribute, part_method
+from fastsup.common.parts import Delegated, delegate
 from fastsup.core import timeline
 from fastsup.estimator.config.tensorflow_names import tf, v1
 from fastsup.estimator.model import model_checkpoints
@@ -44,41 +44,41 @@ class EstimatorForwards:
     _user_model: UserModel
     _model_trainer: Any
 
-    _config = PartAttribute("_user_model", "config")
-    _device_fn = PartAttribute("_user_model", "device_fn")
-    _eval_distribution = PartAttribute("_user_model", "eval_distribution")
-    _model_dir = PartAttribute("_user_model", "model_dir")
-    _model_fn = PartAttribute("_user_model", "model_fn")
-    _params = PartAttribute("_user_model", "params")
-    _session_config = PartAttribute("_user_model", "session_config")
-    _train_distribution = PartAttribute("_user_model", "train_distribution")
-    _warm_start_settings = PartAttribute("_user_model", "warm_start_settings")
+    _config = Delegated("_user_model", "config")
+    _device_fn = Delegated("_user_model", "device_fn")
+    _eval_distribution = Delegated("_user_model", "eval_distribution")
+    _model_dir = Delegated("_user_model", "model_dir")
+    _model_fn = Delegated("_user_model", "model_fn")
+    _params = Delegated("_user_model", "params")
+    _session_config = Delegated("_user_model", "session_config")
+    _train_distribution = Delegated("_user_model", "train_distribution")
+    _warm_start_settings = Delegated("_user_model", "warm_start_settings")
 
-    _create_global_step = part_method("_user_model", "create_global_step")
-    _create_and_assert_global_step = part_method("_user_model", "create_and_assert_global_step")
-    _call_input_fn = part_method("_user_model", "call_input_fn")
-    _call_model_fn = part_method("_user_model", "call_model_fn")
-    _get_features_and_labels_from_input_fn = part_method("_user_model", "features_and_labels")
-    _checkpoint_or_initialize = part_method("_user_model", "checkpoint_or_initialize")
-    _maybe_warm_start = part_method("_user_model", "maybe_warm_start")
+    _create_global_step = delegate("_user_model", "create_global_step")
+    _create_and_assert_global_step = delegate("_user_model", "create_and_assert_global_step")
+    _call_input_fn = delegate("_user_model", "call_input_fn")
+    _call_model_fn = delegate("_user_model", "call_model_fn")
+    _get_features_and_labels_from_input_fn = delegate("_user_model", "features_and_labels")
+    _checkpoint_or_initialize = delegate("_user_model", "checkpoint_or_initialize")
+    _maybe_warm_start = delegate("_user_model", "maybe_warm_start")
 
-    _train_model_default = part_method("_model_trainer", "train")
-    _train_model_distributed = part_method("_model_trainer", "train")
+    _train_model_default = delegate("_model_trainer", "train")
+    _train_model_distributed = delegate("_model_trainer", "train")
 
-    _actual_eval = part_method("_model_evaluator", "evaluate")
-    _convert_eval_steps_to_hooks = part_method("_model_evaluator", "steps_hooks")
-    _evaluate_build_graph = part_method("_model_evaluator", "build_graph")
-    _call_model_fn_eval = part_method("_model_evaluator", "call_model_fn")
-    _call_model_fn_eval_distributed = part_method("_model_evaluator", "call_model_fn_in_replicas")
-    _evaluate_run = part_method("_model_evaluator", "run")
+    _actual_eval = delegate("_model_evaluator", "evaluate")
+    _convert_eval_steps_to_hooks = delegate("_model_evaluator", "steps_hooks")
+    _evaluate_build_graph = delegate("_model_evaluator", "build_graph")
+    _call_model_fn_eval = delegate("_model_evaluator", "call_model_fn")
+    _call_model_fn_eval_distributed = delegate("_model_evaluator", "call_model_fn_in_replicas")
+    _evaluate_run = delegate("_model_evaluator", "run")
 
-    _get_features_from_input_fn = part_method("_prediction_run", "features")
-    _validate_features_in_predict_input = part_method("_prediction_run", "warn_if_endless")
-    _extract_batch_length = part_method("_prediction_run", "batch_length")
-    _extract_keys = part_method("_prediction_run", "select_keys")
+    _get_features_from_input_fn = delegate("_prediction_run", "features")
+    _validate_features_in_predict_input = delegate("_prediction_run", "warn_if_endless")
+    _extract_batch_length = delegate("_prediction_run", "batch_length")
+    _extract_keys = delegate("_prediction_run", "select_keys")
 
-    _export_all_saved_models = part_method("_model_exporter", "export")
-    _add_meta_graph_for_mode = part_method("_model_exporter", "add_meta_graph")
+    _export_all_saved_models = delegate("_model_exporter", "export")
+    _add_meta_graph_for_mode = delegate("_model_exporter", "add_meta_graph")
 
     def _convert_train_steps_to_hooks(self, steps: Any, max_steps: Any) -> list[Any]:
         return [] if steps is None and max_steps is None else [v1.train.StopAtStepHook(steps, max_steps)]
@@ -104,7 +104,7 @@ class EstimatorForwards:
 
 # The members that a subclass may override. Its settings are attributes of the instance, which a class may have too.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
-_OVERRIDABLE |= {name for name, value in vars(EstimatorForwards).items() if isinstance(value, PartAttribute)}
+_OVERRIDABLE |= {name for name, value in vars(EstimatorForwards).items() if isinstance(value, Delegated)}
 
 _renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
     None, "This function has been renamed, use `export_saved_model` instead."

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.probe import callback_part_here
 from fastsup.core.timeline import phase
 from fastsup.runtime.runner import SessionRunner
@@ -119,7 +119,7 @@ def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
         if session is None:
             return {}
         plans = [plan._asdict() for plan in session.executor_info()]
-        with completed_before_exit:
+        with no_interpreter_exit:
             operations = session.graph.version
         return {"asked": session.executor, "plans": plans, "operations": operations}
 
@@ -133,7 +133,7 @@ _value_cost_ns: list[float] = []
 def value_cost_ns() -> float:
     """Measures the cost of one more small fetched value in a run, on a graph of constants, in nanoseconds."""
     if not _value_cost_ns:
-        with completed_before_exit, tf.Graph().as_default():
+        with no_interpreter_exit, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
             # In one thread, so that only the making of the arrays is measured.
             with Session(executor="single_threaded") as session:

@@ -14,14 +14,14 @@ from tensorflow.python.training import basic_session_run_hooks, evaluation, sess
 from fastsup.core.checks import misspelt_callbacks
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
-from fastsup.core.loop import OutsideLoop
+from fastsup.core.loop import DrivenLoop
 from fastsup.loop.periodic import stop_steps
 from fastsup.train.hooks.bases import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]
 
 
-class SessionLoop(OutsideLoop):
+class SessionLoop(DrivenLoop):
     """What a hook of step loops gets as its loop in a session: the steps that it counts are the session's runs.
 
     In an evaluation, and in a graph without a global step, the global step is the number of runs.
@@ -121,7 +121,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._global_step_tensor = training_util._get_or_create_global_step_read(graph) if has_step else None
         self._has_begun = False
 
-    def know_hooks(self, hooks: list[Any]) -> None:
+    def bind_hooks(self, hooks: list[Any]) -> None:
         """Finds the hooks that end the session. The session calls this after the hooks' `begin`."""
         kinds = basic_session_run_hooks.StopAtStepHook, evaluation._StopAfterNEvalsHook
         self._loop._ends = [hook for hook in hooks if isinstance(hook, kinds)]
@@ -182,7 +182,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             loop._after_step(self._runs, step, results.get("value"))
         if (hook.fetches is not None) != self._is_for_fetches:
             self._reschedule()
-        if loop.stop_requested or OutsideLoop.should_stop(loop):
+        if loop.stop_requested or DrivenLoop.should_stop(loop):
             run_context.request_stop()
 
     def end(self, session: Any) -> None:

@@ -13,7 +13,7 @@ from fastsup.core import SecondOrStepTimer
 from fastsup.core.checks import check_number, doubt_about
 from fastsup.train.schedule import ScheduledHook
 
-__all__ = ["GlobalStepHook", "LastWriter", "NextStepHook", "check_one_interval", "compiled_timer", "info_is_read"]
+__all__ = ["GlobalStepHook", "NextStepHook", "TriggerRace", "check_one_interval", "compiled_timer", "info_is_read"]
 
 # TensorFlow's class, whatever a program binds under its name later.
 _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
@@ -105,7 +105,7 @@ def info_is_read() -> bool:
     return logging.info is not _info or logging.get_logger().isEnabledFor(logging.INFO)
 
 
-class LastWriter:
+class TriggerRace:
     """Tells a thread whether another one has written what both have fetched for the same trigger.
 
     A hook in TensorFlow's protocol keeps what it decides in `before_run` in its own attributes. Other threads' runs

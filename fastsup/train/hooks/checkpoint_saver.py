@@ -14,9 +14,9 @@ from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
 from fastsup.common import stop_signals
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.checks import check_flag
-from fastsup.core.errors import end_hooks
+from fastsup.core.errors import end_all_hooks
 from fastsup.events.graph_text import GraphWriting
 from fastsup.events.writers import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -106,13 +106,13 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def _write_graph_and_save(self, session: Session, step: Any) -> None:
         graph = ops.get_default_graph()
-        with completed_before_exit:
+        with no_interpreter_exit:
             graph_def = graph.as_graph_def(add_shapes=True)
         # Writing the text takes longer than everything else here, so a thread does it.
         writing = GraphWriting(graph_def, self._checkpoint_dir, "graph.pbtxt") if self._save_graph_def else None
         try:
             saver = self._get_saver()
-            with completed_before_exit:
+            with no_interpreter_exit:
                 meta_graph_def = meta_graph.create_meta_graph_def(
                     graph_def=graph_def, saver_def=saver.saver_def if saver else None
                 )
@@ -135,7 +135,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         async_save, self._async_save = self._async_save, False
         try:
             ends = [self._finish_background_write, self._save_last]
-            end_hooks(ends, lambda end: end(session), logging.error, "The end of the saver")
+            end_all_hooks(ends, lambda end: end(session), logging.error, "The end of the saver")
         finally:
             self._async_save = async_save
 
@@ -146,7 +146,9 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         if self._save_failed or step != self._timer.last_triggered_step():
             self._save(session, step)
         stop_signals.log_last_save(f"{self._save_path}-{step}")
-        end_hooks(self._listeners, lambda listener: listener.end(session, step), logging.error, "end() of the listener")
+        end_all_hooks(
+            self._listeners, lambda listener: listener.end(session, step), logging.error, "end() of the listener"
+        )
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)

@@ -12,8 +12,8 @@ from fastsup.core import SecondOrStepTimer
 from fastsup.events.writers import buffer_for, flush_summaries
 from fastsup.train.hooks.bases import (
     GlobalStepHook,
-    LastWriter,
     NextStepHook,
+    TriggerRace,
     check_one_interval,
     compiled_timer,
     info_is_read,
@@ -55,7 +55,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
         super().__init__(save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op)
         self._timer: Any = compiled_timer(self._timer)
-        self._last_writer = LastWriter()
+        self._last_writer = TriggerRace()
         # Only a session that computes the schedule also calls `_before_end`, which flushes the buffer.
         self._buffers_summaries = False
 

@@ -9,7 +9,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core.checks import check_number
-from fastsup.train.hooks.bases import LastWriter, check_one_interval, compiled_timer, info_is_read
+from fastsup.train.hooks.bases import TriggerRace, check_one_interval, compiled_timer, info_is_read
 from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["LoggingTensorHook", "NanTensorHook"]
@@ -51,7 +51,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
             check_number("every_n_iter", every_n_iter)
         super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer: Any = compiled_timer(self._timer)
-        self._last_writer = LastWriter()
+        self._last_writer = TriggerRace()
 
     def before_run(self, run_context: Any) -> Any:
         self._last_writer.note_request()

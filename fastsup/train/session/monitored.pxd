@@ -13,7 +13,7 @@ cdef class CoordinatedBase(WrappedBase):
 
 
 @final
-cdef class Nest:
+cdef class SessionChain:
     cdef object outermost
     # Those that are as delivered, and what each of them wraps. None where there is another one, and for all that it wraps.
     cdef WrappedBase recoverable
@@ -33,9 +33,9 @@ cdef class MonitoredSessionBase:
     # What the last step of run_loop returned, also where it then has raised; None before. With a feed_fn, that of the step
     # before, also inside the loop.
     cdef readonly object last_result
-    cdef Nest nest
+    cdef SessionChain chain
 
-    cdef Nest current_nest(self)
+    cdef SessionChain current_chain(self)
     cdef object step(self, RunRequest request)
     cdef object step_through(self, RunRequest request)
     cdef object loop(self, RunRequest request, object feed_fn, bint takes_result)

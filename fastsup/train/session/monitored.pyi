@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-def deliver(recoverable: type, coordinated: type, hooked: type) -> None: ...
+def set_session_classes(recoverable: type, coordinated: type, hooked: type) -> None: ...
 
 class WrappedBase:
     _sess: Any
@@ -11,7 +11,7 @@ class CoordinatedBase(WrappedBase):
     _coord: Any
 
 @final
-class Nest:
+class SessionChain:
     def __init__(self, outermost: Any) -> None: ...
 
 class MonitoredSessionBase:

@@ -33,15 +33,15 @@ cdef object Coordinator = tf_coordinator.Coordinator
 cdef object RecoverableSession = None
 cdef object CoordinatedSession = None
 cdef object HookedSession = None
-cdef dict delivered_methods = {}
+cdef dict original_methods = {}
 
 
-def deliver(recoverable, coordinated, hooked):
-    """Takes the classes that a monitored session nests, as they are delivered: wrapped_sessions.py, which needs the bases."""
+def set_session_classes(recoverable, coordinated, hooked):
+    """Takes the classes that a monitored session nests. wrapped_sessions.py calls it, which needs the bases below."""
     global RecoverableSession, CoordinatedSession, HookedSession
     RecoverableSession, CoordinatedSession, HookedSession = recoverable, coordinated, hooked
     for kind in (recoverable, coordinated, hooked):
-        delivered_methods[kind] = {
+        original_methods[kind] = {
             name: getattr(kind, name) for name in ("run", "should_stop", "_check_stop", "run_without_hooks")
         }
 
@@ -54,31 +54,31 @@ cdef class CoordinatedBase(WrappedBase):
     """Base of `CoordinatedSession`."""
 
 
-cdef bint is_delivered(object session, object kind) except -1:
+cdef bint is_unpatched(object session, object kind) except -1:
     """True if a session is of a kind, and none of the methods that a step would go through was replaced."""
     if not isinstance(session, kind):
         return False
     replaced = getattr(session, "__dict__", ())
-    for name, method in (<dict> delivered_methods[kind]).items():
+    for name, method in (<dict> original_methods[kind]).items():
         if getattr(type(session), name) is not method or name in replaced:
             return False
     return True
 
 
 @final
-cdef class Nest:
+cdef class SessionChain:
     """The sessions that a monitored session nests, as they were when they were looked at."""
 
     def __init__(self, outermost):
         self.outermost = outermost
         session = outermost
-        if is_delivered(session, RecoverableSession):
+        if is_unpatched(session, RecoverableSession):
             self.recoverable = session
             session = self.in_recoverable = self.recoverable._sess
-        if is_delivered(session, CoordinatedSession):
+        if is_unpatched(session, CoordinatedSession):
             self.coordinated = session
             session = self.in_coordinated = self.coordinated._sess
-        if self.coordinated is not None and is_delivered(session, HookedSession):
+        if self.coordinated is not None and is_unpatched(session, HookedSession):
             self.hooked = session
             if self.hooked._sess is not None and not self.hooked._wrapped_is_stoppable:
                 self.engine = session._engine
@@ -137,22 +137,22 @@ cdef bint can_take(object signature, tuple arguments) except -1:
 cdef class MonitoredSessionBase:
     """What `MonitoredSession` and `SingularMonitoredSession` do for each step."""
 
-    cdef Nest current_nest(self):
+    cdef SessionChain current_chain(self):
         """The nested sessions. They change when a session is recovered or closed, or a program replaces one."""
-        cdef Nest nest = self.nest
-        if nest is None or not nest.is_current(self._sess):
-            self.nest = nest = Nest(self._sess)
-        return nest
+        cdef SessionChain chain = self.chain
+        if chain is None or not chain.is_current(self._sess):
+            self.chain = chain = SessionChain(self._sess)
+        return chain
 
     cdef object step(self, RunRequest request):
         """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
-        cdef Nest nest = self.current_nest()
-        if nest.engine is None:
+        cdef SessionChain chain = self.current_chain()
+        if chain.engine is None:
             return self.step_through(request)
         try:
-            return nest.engine.run(nest.hooked._sess, request)
+            return chain.engine.run(chain.hooked._sess, request)
         except Exception as error:
-            if not nest.outermost._recovers_from(error):
+            if not chain.outermost._recovers_from(error):
                 raise
         # In a new session, which the outermost one makes.
         return self.step_through(request)
@@ -178,24 +178,24 @@ cdef class MonitoredSessionBase:
           fetches: as for `tf.compat.v1.Session.run`.
           feed_dict: as for `tf.compat.v1.Session.run`.
         """
-        cdef Nest nest = self.current_nest()
-        if nest.engine is not None:
+        cdef SessionChain chain = self.current_chain()
+        if chain.engine is not None:
             try:
-                return nest.engine.step_without_hooks(nest.hooked._sess, fetches, feed_dict)
+                return chain.engine.step_without_hooks(chain.hooked._sess, fetches, feed_dict)
             except Exception as error:
-                if not nest.outermost._recovers_from(error):
+                if not chain.outermost._recovers_from(error):
                     raise
         return still_open(self._sess).run_without_hooks(fetches, feed_dict)
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or the program has requested it, or the session is closed."""
-        cdef Nest nest
+        cdef SessionChain chain
         session = self._sess
         if session is None or pending_signal():
             return True
-        nest = self.current_nest()
-        if nest.engine is not None and not nest.engine.should_stop:
-            coordinator = nest.coordinated._coord
+        chain = self.current_chain()
+        if chain.engine is not None and not chain.engine.should_stop:
+            coordinator = chain.coordinated._coord
             # A coordinator with an error to raise has been stopped.
             if type(coordinator) is Coordinator and not coordinator.should_stop():
                 return False
@@ -239,7 +239,7 @@ cdef class MonitoredSessionBase:
 
     cdef object loop(self, RunRequest request, object feed_fn, bint takes_result):
         """The loop: each turn makes one step, or as many as come before the engine has to ask something."""
-        cdef Nest nest
+        cdef SessionChain chain
         cdef bint runs_itself = self.runs_itself()
         cdef object result = None
         request.in_loop = runs_itself and feed_fn is None
@@ -250,8 +250,8 @@ cdef class MonitoredSessionBase:
                     if type(request.feed_dict) is not dict and not is_feed_dict(request.feed_dict):
                         raise TypeError(f"feed_fn must return a feed_dict or None, got {request.feed_dict!r}.")
                 if request.in_loop:
-                    nest = self.current_nest()
-                    request.stop_event = None if nest.engine is None else nest.stop_event()
+                    chain = self.current_chain()
+                    request.stop_event = None if chain.engine is None else chain.stop_event()
                 if runs_itself:
                     result = self.step(request)
                 else:
@@ -374,11 +374,11 @@ cdef class SteppingFunction:
 
     cdef int bring_plan(self, dict feed_dict) except -1:
         """Puts the plan where the session looks first."""
-        cdef Nest nest = self.session.current_nest()
+        cdef SessionChain chain = self.session.current_chain()
         cdef SessionRunner runner
-        if nest.engine is None or nest.engine.runner is None or nest.hooked._sess is not nest.engine.runner:
+        if chain.engine is None or chain.engine.runner is None or chain.hooked._sess is not chain.engine.runner:
             return 0
-        runner = nest.engine.runner
+        runner = chain.engine.runner
         if self.plans is not runner.cache.plans:
             # Another session, or one that has dropped its plans.
             if not runner.lifetime.open:

@@ -16,10 +16,10 @@ from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
 from fastsup.common.errors import is_end_of_input
-from fastsup.common.interpreter_end import completed_before_exit, raise_in_fork
+from fastsup.common.interpreter_end import no_interpreter_exit, raise_in_fork
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag, hint_for_class
-from fastsup.core.errors import end_hooks
+from fastsup.core.errors import end_all_hooks
 from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.sessions import PlanExecutor, current_origin, session_role
@@ -178,14 +178,14 @@ class _MonitoredSession(MonitoredSessionBase):
         begun = []
         for hook in self._hooks:
             check_hook(hook)
-            with completed_before_exit:
+            with no_interpreter_exit:
                 hook.begin()
             begun.append(hook)
             if isinstance(hook, _TFProfilerHook):
                 keep_traceable(ops.get_default_graph())
         for hook in begun:
             if isinstance(hook, AdaptedHook):
-                hook.know_hooks(begun)
+                hook.bind_hooks(begun)
 
     def _make_creator(self, session_creator: Any, stop_grace_period_secs: float) -> CoordinatedSessionCreator:
         if not session_creator:
@@ -324,7 +324,7 @@ class _MonitoredSession(MonitoredSessionBase):
             with profiler.callback(hook, "end"):
                 hook.end(self._tf_sess())
 
-        end_hooks(sorted_for_end(self._hooks), end, logging.error)
+        end_all_hooks(sorted_for_end(self._hooks), end, logging.error)
 
     def _close_session(self) -> None:
         # Now, so that the files are complete while close() waits for threads; and later, because threads may write.

@@ -7,7 +7,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.train.session import session_manager
 from fastsup.train.session.session_manager import check_recovery_wait_secs, check_restore, wait_for_servers
 
@@ -45,7 +45,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         self._executor = executor
 
     def _finalize_graph(self) -> Any:
-        with completed_before_exit:
+        with no_interpreter_exit:
             self._scaffold.finalize()
             return self._get_session_manager()
 

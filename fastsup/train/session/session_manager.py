@@ -26,7 +26,7 @@ from fastsup.checkpoint.restore import (
 )
 from fastsup.cluster.peer_liveness import named_tasks, probe_servers, silent_tasks
 from fastsup.cluster.tf_config import TaskType, read_tf_config
-from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.checks import check_no_pattern, doubt_about
 from fastsup.core.clock import steady
 from fastsup.runtime.graph.global_step import track_global_step
@@ -316,7 +316,7 @@ class ModelRestore:
 
     def from_path(self, path: Any) -> str:
         """Restores one checkpoint."""
-        with completed_before_exit:
+        with no_interpreter_exit:
             self._restorer.restore_checkpoint(path)
         return str(path)
 
@@ -327,7 +327,7 @@ class ModelRestore:
         log = WaitLog(poll_secs)
         while True:
             may_wait = waited < max_wait_secs
-            with completed_before_exit:
+            with no_interpreter_exit:
                 restored = self._restorer.restore_newest(directory, expects_writer=may_wait)
             if restored is not None:
                 path, rotation = restored

@@ -23,7 +23,7 @@ from fastsup.common import stop_signals
 from fastsup.common.errors import FailureRow
 from fastsup.common.stop_signals import raise_pending
 from fastsup.train.engine import StepEngine, still_open
-from fastsup.train.session.monitored import CoordinatedBase, WrappedBase, deliver
+from fastsup.train.session.monitored import CoordinatedBase, WrappedBase, set_session_classes
 from fastsup.train.session.server_watch import watch_servers
 from fastsup.train.session.session_creators import SessionCreator
 
@@ -428,7 +428,7 @@ class RecoverableSession(WrappedSession):
         self._count_failure(occasion, error)
 
 
-deliver(RecoverableSession, CoordinatedSession, HookedSession)
+set_session_classes(RecoverableSession, CoordinatedSession, HookedSession)
 
 
 class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]

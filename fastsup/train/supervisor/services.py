@@ -20,7 +20,7 @@ from fastsup.checkpoint.durable import save_durably
 from fastsup.checkpoint.writer import CheckpointWriter
 from fastsup.common import stop_signals
 from fastsup.common.errors import not_end_of_input
-from fastsup.common.interpreter_end import completed_before_exit, fork_reason, raise_in_fork, warn_of_leaked_threads
+from fastsup.common.interpreter_end import fork_reason, no_interpreter_exit, raise_in_fork, warn_of_leaked_threads
 from fastsup.core import timeline
 from fastsup.core.probe import Profiler
 from fastsup.core.sessions import current_origin
@@ -287,7 +287,7 @@ class Checkpoints:
         if self.in_background:
             self._writer.prepare(sess, saver)
         # The gate holds back steps from here on, so the step in the name is that of the variables.
-        with completed_before_exit, sess.gate:
+        with no_interpreter_exit, sess.gate:
             step = None if global_step is None else self.read_step(sess, global_step)
             path = self._writer.save(sess, saver, save_path, step, log_start, in_background=self.in_background)
         return self._writer.wait() if path is None else path

@@ -15,7 +15,7 @@ from tensorflow.python.training import coordinator, training_util
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
-from fastsup.common.parts import PartAttribute, part_method
+from fastsup.common.parts import Delegated, delegate
 from fastsup.core.checks import check_choice, check_flag
 from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
@@ -47,33 +47,33 @@ class SupervisorForwards:
     _coord: Any
     _session_manager: Any
 
-    _graph = PartAttribute("_elements", "graph")
-    _ready_op = PartAttribute("_elements", "ready_op")
-    _ready_for_local_init_op = PartAttribute("_elements", "ready_for_local_init_op")
-    _init_op = PartAttribute("_elements", "init_op")
-    _init_feed_dict = PartAttribute("_elements", "init_feed_dict")
-    _local_init_op = PartAttribute("_elements", "local_init_op")
-    _saver = PartAttribute("_elements", "saver")
-    _summary_op = PartAttribute("_elements", "summary_op")
-    _global_step = PartAttribute("_elements", "global_step")
-    _summary_writer = PartAttribute("_event_log", "writer")
-    _graph_added_to_summary = PartAttribute("_event_log", "has_graph")
-    _async_save = PartAttribute("_checkpoints", "in_background")
-    _save_path = PartAttribute("_checkpoints", "path")
-    _init_fn = PartAttribute("_sessions", "init_fn")
-    _stop_grace_secs = PartAttribute("_sessions", "stop_grace_secs")
+    _graph = Delegated("_elements", "graph")
+    _ready_op = Delegated("_elements", "ready_op")
+    _ready_for_local_init_op = Delegated("_elements", "ready_for_local_init_op")
+    _init_op = Delegated("_elements", "init_op")
+    _init_feed_dict = Delegated("_elements", "init_feed_dict")
+    _local_init_op = Delegated("_elements", "local_init_op")
+    _saver = Delegated("_elements", "saver")
+    _summary_op = Delegated("_elements", "summary_op")
+    _global_step = Delegated("_elements", "global_step")
+    _summary_writer = Delegated("_event_log", "writer")
+    _graph_added_to_summary = Delegated("_event_log", "has_graph")
+    _async_save = Delegated("_checkpoints", "in_background")
+    _save_path = Delegated("_checkpoints", "path")
+    _init_fn = Delegated("_sessions", "init_fn")
+    _stop_grace_secs = Delegated("_sessions", "stop_grace_secs")
 
-    _init_ready_op = part_method("_elements", "init_ready_op")
-    _init_init_op = part_method("_elements", "init_init_op")
-    _init_local_init_op = part_method("_elements", "init_local_init_op")
-    _init_saver = part_method("_elements", "init_saver")
-    _init_summary_op = part_method("_elements", "init_summary_op")
-    _init_global_step = part_method("_elements", "init_global_step")
-    _get_first_op_from_collection = part_method("_elements", "first_of_collection")
-    _default_global_step_tensor = part_method("_elements", "default_global_step")
-    _write_graph = part_method("_event_log", "write_graph")
+    _init_ready_op = delegate("_elements", "init_ready_op")
+    _init_init_op = delegate("_elements", "init_init_op")
+    _init_local_init_op = delegate("_elements", "init_local_init_op")
+    _init_saver = delegate("_elements", "init_saver")
+    _init_summary_op = delegate("_elements", "init_summary_op")
+    _init_global_step = delegate("_elements", "init_global_step")
+    _get_first_op_from_collection = delegate("_elements", "first_of_collection")
+    _default_global_step_tensor = delegate("_elements", "default_global_step")
+    _write_graph = delegate("_event_log", "write_graph")
     # TensorFlow doesn't have it. Each checkpoint of a Supervisor is saved by this method.
-    _save = part_method("_checkpoints", "save")
+    _save = delegate("_checkpoints", "save")
 
     @property
     def is_chief(self) -> bool:

@@ -17,10 +17,10 @@ from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.eager.function import tf_function
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
-from fastsup.steps.fused import MOST_STEPS, FusedStep, fusion_of
+from fastsup.steps.fused import MOST_STEPS, FusedStep, fusion_state_of
 from fastsup.steps.fused_function import FusedFunction
 
-__all__ = ["Call", "Epoch", "NextBatch", "StepsAhead"]
+__all__ = ["Call", "Epoch", "ModelFunction", "NextBatch"]
 
 
 # The attributes of a model that end Keras's loop after a step, by the kind of the step.
@@ -89,7 +89,7 @@ class Call:
         return left if until_look is None else min(left, until_look)
 
 
-class StepsAhead:
+class ModelFunction:
     """Replaces a model's train, test or predict function.
 
     Keras's loop calls it for each step. A call may run several steps: the next calls return the results that there are.
@@ -168,7 +168,7 @@ class StepsAhead:
             return trace(batch)
 
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
-        fusion = fusion_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
+        fusion = fusion_state_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
         step = FusedStep(self._name, single, make, fusion, self._fuse == "always", blocks=blocks)
         self._newest_step, self._newest_why_not_fused = step, why_not_fused
         return step
@@ -212,7 +212,7 @@ class Epoch:
         self._iterator = iterator
         self._placeholders = placeholders
         self._blocks: Any = None
-        self._function: StepsAhead | None = None
+        self._function: ModelFunction | None = None
         # None while each step is run by the function of an iterator.
         self._step: FusedStep | None = None
         self._begun = 0
@@ -233,7 +233,7 @@ class Epoch:
             raise StopIteration
         return NextBatch(self)
 
-    def run(self, function: StepsAhead) -> Any:
+    def run(self, function: ModelFunction) -> Any:
         """Runs a step, and perhaps more.
 
         Args:
@@ -272,7 +272,7 @@ class Epoch:
         self._last, self._repeats = last, made - 1
         return last
 
-    def _open(self, function: StepsAhead) -> None:
+    def _open(self, function: ModelFunction) -> None:
         why_not_fused = self._call.why_not_fused()
         self._function = function
         if self._blocks is None and self._iterator is not None and (why_not_fused or function.why_never):
