@@ -8,10 +8,14 @@ from types import MethodType
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
+from fastsup.core.probe import RECORDS_METHOD
 from fastsup.keras.callbacks import CallInTurn, flat_callbacks
 from fastsup.keras.interrupts import DroppedInterrupt
 from fastsup.keras.model_function import Call
+from fastsup.keras.step_functions import LiftedPredictFunction
 
 _inputs: Any
 try:
@@ -23,6 +27,8 @@ except ImportError:  # A release of Keras whose adapters of arrays are others: i
 
 __all__ = ["is_replaced", "original_of", "replaced_method"]
 
+# Keras's default.
+_BATCH_SIZE = 32
 _ARRAYS = ("x", "y", "sample_weight")
 # For each method, the kind of the steps that it runs, and the argument with the steps of an epoch.
 _KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "predict": ("predict", "steps")}
@@ -47,6 +53,10 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if name == "predict":
+            outputs = _predict_one_batch(method.__self__, acceleration, args, kwargs)
+            if outputs is not None:
+                return outputs
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -67,6 +77,42 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 
     run._fastsup_original = method  # type: ignore[attr-defined]
     return run
+
+
+def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `predict` returns of one array that is one batch, where nothing looks at the call; None for any other call.
+
+    Programs that act and learn call it for each action: adapters, iterators and lists of callbacks take most of the time.
+    """
+    x: Any = args[0] if len(args) == 1 else kwargs.get("x")
+    if type(x) is not np.ndarray or x.dtype.kind != "f" or not kwargs.keys() <= {"x", "batch_size", "verbose"}:
+        return None
+    size: Any = kwargs.get("batch_size", _BATCH_SIZE)
+    verbose = kwargs.get("verbose")
+    if (
+        len(args) > 1
+        or type(verbose) is not int
+        or verbose != 0
+        or not (size is None or type(size) is int)
+        or x.ndim < 2
+    ):
+        return None
+    if not 0 < len(x) <= size or not model.built:
+        return None
+    if hasattr(keras.Model.predict, RECORDS_METHOD):
+        return None  # A profiler records it.
+    function = acceleration.make_function("predict")
+    if function is None or not isinstance(function.lifted, LiftedPredictFunction):
+        return None
+    if getattr(
+        model, "stop_predicting", True
+    ):  # Keras's models look at each assignment, which takes longer than a step.
+        model.stop_predicting = False
+    outputs = function.lifted.on_data(x.astype(keras.config.floatx()))
+    # New arrays of the caller's, as Keras makes them.
+    if isinstance(outputs, tf.Tensor):
+        return np.array(outputs)
+    return keras.tree.map_structure(np.array, outputs)
 
 
 def is_replaced(method: Any) -> bool:

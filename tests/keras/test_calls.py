@@ -283,3 +283,39 @@ def test_a_loop_that_is_stopped_before_its_first_batch_runs_one(name: str) -> No
 
     expected, found = both(run, True)
     assert found == expected
+
+
+def _two_outputs() -> Any:
+    inputs = keras.Input([4])
+    outputs = {"mean": keras.layers.Dense(2)(inputs), "scale": keras.layers.Dense(1, "softplus")(inputs)}
+    return keras.Model(inputs, outputs)
+
+
+@pytest.mark.parametrize("make", [lambda: keras.Sequential([keras.Input([4]), keras.layers.Dense(2)]), _two_outputs])
+def test_predict_of_one_batch_is_what_keras_returns(make: Any) -> None:
+    """Acting and learning programs call it for each action. It goes a shorter way."""
+    plain = make()
+    plain.compile("sgd", "mse")
+    fast = keras.models.clone_model(plain)
+    fast.compile("sgd", "mse")
+    fastsup.keras.accelerate(fast)
+    random = np.random.default_rng(0)
+    for rows, dtype, given in [
+        (1, "float32", {}), (3, "float64", {}), (32, "float16", {}), (33, "float32", {}), (5, "int64", {}),
+        (5, "float32", {"batch_size": 2}), (1, "float32", {}), (40, "float32", {"batch_size": 64}),
+    ]:  # fmt: skip
+        fast.set_weights([weight + 0.5 for weight in fast.get_weights()])
+        plain.set_weights(fast.get_weights())
+        x = (10 * random.random((rows, 4))).astype(dtype)
+        results = [keras.tree.flatten(model.predict(x, verbose=0, **given)) for model in (plain, fast)]
+        for theirs, ours in zip(*results, strict=True):
+            assert type(ours) is np.ndarray
+            assert (ours.dtype, ours.shape, ours.tobytes()) == (theirs.dtype, theirs.shape, theirs.tobytes())
+            ours += 1.0  # It is the caller's.
+    assert fast.stop_predicting is False
+    errors = []
+    for model in (plain, fast):
+        with pytest.raises(Exception, match="incompatible") as raised:
+            model.predict(np.zeros([1, 7], "float32"), verbose=0)
+        errors.append(type(raised.value))
+    assert errors[0] is errors[1]
