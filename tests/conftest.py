@@ -36,8 +36,9 @@ WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
 # Suites that start processes, compile, or try many cases. The default has the first test of each of their files.
 SLOW_SUITES = (
     "benchmarks/", "tests/compat/test_programs.py", "tests/compat/test_run.py", "tests/embed/", "tests/ends/",
-    "tests/examples/test_examples.py", "tests/examples/test_tutorials.py", "tests/faults/", "tests/fuzz/", "tests/gpu/",
-    "tests/integrations/", "tests/keras/test_random_programs.py", "tests/train/test_signals.py",
+    "tests/examples/test_examples.py", "tests/examples/test_training_programs.py", "tests/examples/test_tutorials.py",
+    "tests/faults/", "tests/fuzz/", "tests/gpu/", "tests/integrations/", "tests/keras/test_random_programs.py",
+    "tests/train/test_signals.py",
 )  # fmt: skip
 
 

@@ -267,9 +267,16 @@ def test_a_pytree_of_jax_comes_back(tmp_path: Path) -> None:
     assert bool((jax.random.normal(found["key"]) == jax.random.normal(expected["key"])).all())
 
 
+def imported_torch() -> Any:
+    """PyTorch. It starts processes when it is imported."""
+    if "tensorflow" in sys.modules:
+        # Both bring LLVM, and the second one that is loaded may crash: select these tests alone.
+        pytest.skip("TensorFlow is in this process")
+    return pytest.importorskip("torch")
+
+
 def test_a_module_and_an_optimizer_of_pytorch_go_on(tmp_path: Path, processes: Processes) -> None:
-    # PyTorch starts processes when it is imported.
-    torch = pytest.importorskip("torch")
+    torch = imported_torch()
 
     def states(seed: int) -> dict[str, Any]:
         torch.manual_seed(seed)
@@ -309,7 +316,7 @@ def test_a_module_and_an_optimizer_of_pytorch_go_on(tmp_path: Path, processes: P
 
 
 def test_tensors_with_what_torch_load_refuses_are_refused(tmp_path: Path, processes: Processes) -> None:
-    torch = pytest.importorskip("torch")
+    torch = imported_torch()
     saver = Checkpoints(tmp_path, {"state": {"w": torch.zeros(2), "a": [np.zeros(2)]}})
     with pytest.raises(TypeError, match=r"^state/a/0 is a ndarray of type ndarray, which torch.load doesn't read"):
         StepLoop(int, [saver], max_steps=1).run()
@@ -846,6 +853,7 @@ print(loop.restored_step, loop.global_step, stop.best_step, state["steps"])
 """
 
 
+@pytest.mark.slow
 def test_early_stopping_and_the_best_survive_kills(tmp_path: Path, processes: Processes) -> None:
     printed = processes.python("-c", KILLED, tmp_path / "whole", "0", check=True).stdout
     assert printed == "None 18 6 6\n"
