@@ -82,20 +82,14 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `predict` returns of one array that is one batch, where nothing looks at the call; None for any other call.
 
-    Programs that act and learn call it for each action: adapters, iterators and lists of callbacks take most of the time.
+    Programs that act and learn call it for each action: adapters, iterators and callback lists take most of the time.
     """
     x: Any = args[0] if len(args) == 1 else kwargs.get("x")
     if type(x) is not np.ndarray or x.dtype.kind != "f" or not kwargs.keys() <= {"x", "batch_size", "verbose"}:
         return None
     size: Any = kwargs.get("batch_size", _BATCH_SIZE)
     verbose = kwargs.get("verbose")
-    if (
-        len(args) > 1
-        or type(verbose) is not int
-        or verbose != 0
-        or not (size is None or type(size) is int)
-        or x.ndim < 2
-    ):
+    if len(args) > 1 or type(verbose) is not int or verbose != 0 or type(size) is not int or x.ndim < 2:
         return None
     if not 0 < len(x) <= size or not model.built:
         return None
