@@ -397,6 +397,8 @@ cdef class Loop:
         cdef bint is_step
         cdef int event = FS_NOTHING_DUE
         while event != FS_ENDED:
+            if probe.records and fs_drive_is_done(drive_of(self)):
+                break  # The probe is told of steps alone.
             is_step = True
             probe.begin(&scope)
             try:

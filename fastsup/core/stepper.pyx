@@ -237,8 +237,6 @@ cdef class RecordedStep(Stepper):
         cdef int event
         PyErr_CheckSignals()
         yield_sometimes(drive)
-        if fs_drive_is_done(drive):
-            return FS_ENDED
         probe.enter(self.part)
         event = self.stepper.step()
         self.result, self.error = self.stepper.result, self.stepper.error
