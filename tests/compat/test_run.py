@@ -89,7 +89,7 @@ def test_wrong_arguments(run: Any, arguments: tuple[str, ...], text: str) -> Non
     done = run("-m", "fastsup", "run", *arguments)
     assert done.returncode == 2
     assert text in done.stderr
-    assert "usage: python -m fastsup run [--tf1] [-m] script" in done.stderr
+    assert "usage: python -m fastsup run [--tf1] [--accelerate]" in done.stderr
 
 
 def test_a_script_without_tensorflow_imports_none(run: Any, tmp_path: Path) -> None:
