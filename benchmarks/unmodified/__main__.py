@@ -2,20 +2,21 @@
 
     python -m benchmarks.unmodified [--rounds N] [program ...]
 
-Each runs in its own process, both sides in turns. The table has the medians of the seconds of the whole process, the
-largest memory, and whether both have printed the same bits.
+Each runs in its own process, both sides in turns. The table has the medians of the seconds of the whole process and of
+the processor's seconds, the largest memory, and whether both have printed the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -24,22 +25,35 @@ PROGRAMS = Path(__file__).with_name("programs")
 SIDES: dict[str, list[str]] = {"alone": [], "fastsup": ["-m", "fastsup", "run", "--accelerate"]}
 
 
-def run(program: Path, side: str) -> tuple[float, float, str]:
-    """Runs a program.
+class Run(NamedTuple):
+    """One run of a program.
 
-    Returns:
-      Seconds, MiB, and what it has printed.
+    Attributes:
+      secs: seconds from start to end.
+      cpu_secs: seconds of the processor, of all threads.
+      mib: the largest resident memory, in MiB.
+      printed: what it has printed.
     """
-    command = ["/usr/bin/time", "-f", "%M KiB", sys.executable, *SIDES[side], str(program)]
-    if not os.path.exists(command[0]):
-        command = command[3:]
-    started = time.perf_counter()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - started
-    if ended.returncode:
-        raise RuntimeError(f"{program.name} has failed ({side}):\n{ended.stderr[-3000:]}")
-    found = re.search(r"(\d+) KiB\s*$", ended.stderr)
-    return seconds, int(found[1]) / 1024 if found else float("nan"), ended.stdout
+
+    secs: float
+    cpu_secs: float
+    mib: float
+    printed: str
+
+
+def run(program: Path, side: str) -> Run:
+    """Runs a program."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        started = time.perf_counter()
+        process = subprocess.Popen([sys.executable, *SIDES[side], str(program)], stdout=out, stderr=err)
+        _, status, used = os.wait4(process.pid, 0)
+        secs = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode:
+            raise RuntimeError(f"{program.name} has failed ({side}):\n{err.read()[-3000:]}")
+        return Run(secs, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, out.read())
 
 
 def main() -> None:
@@ -52,21 +66,20 @@ def main() -> None:
     unknown = set(options.programs) - set(known)
     if unknown:
         parser.error(f"unknown programs: {', '.join(sorted(unknown))}")
-    table = Table("program", "seconds alone", "fastsup", "ratio", "MiB alone", "fastsup", "same bits")
+    heads = ["program", "s alone", "s fastsup", "CPU s alone", "CPU s fastsup", "MiB alone", "MiB fastsup", "same bits"]
+    table = Table(*heads)
     for name in options.programs or known:
-        runs = {side: [run(PROGRAMS / f"{name}.py", side) for _ in range(options.rounds)] for side in SIDES}
-        seconds = {side: median(each[0] for each in runs[side]) for side in SIDES}
-        memory = {side: median(each[1] for each in runs[side]) for side in SIDES}
-        printed = {each[2] for side in SIDES for each in runs[side]}
-        table.add_row(
-            name,
-            f"{seconds['alone']:.1f}",
-            f"{seconds['fastsup']:.1f}",
-            f"{seconds['alone'] / seconds['fastsup']:.2f}",
-            f"{memory['alone']:,.0f}",
-            f"{memory['fastsup']:,.0f}",
-            "yes" if len(printed) == 1 else "no",
-        )
+        runs: dict[str, list[Run]] = {side: [] for side in SIDES}
+        for _ in range(options.rounds):
+            for side in SIDES:
+                runs[side].append(run(PROGRAMS / f"{name}.py", side))
+        printed = {each.printed for side in SIDES for each in runs[side]}
+        figures = [
+            f"{median(getattr(each, figure) for each in runs[side]):,.{digits}f}"
+            for figure, digits in (("secs", 1), ("cpu_secs", 1), ("mib", 0))
+            for side in SIDES
+        ]
+        table.add_row(name, *figures, "yes" if len(printed) == 1 else "no")
     Console().print(table)
 
 
