@@ -37,6 +37,7 @@ c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
 # libstdc++ newer than that of manylinux_2_17.
 cpp_args = ["-std=c++17", "-fno-sized-deallocation", *(arg for arg in compile_args if arg != "-std=c11")]
 cpp_library = "-lc++" if sys.platform == "darwin" else "-lstdc++"
+WITHOUT_TENSORFLOW = ("fastsup/core/", "fastsup/common/", "fastsup/profile/", "fastsup/steps/rows.pyx")
 BRIDGE = Path("fastsup/eager/eager_session.pyx")
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
@@ -58,8 +59,8 @@ extensions = [
         # With the C files: an extension isn't linked anew for a library that has changed.
         depends=[*headers, *c_sources, "csrc/eager_session.cc"] if path == BRIDGE else [*headers, *c_sources],
     )
-    for folder in (("fastsup/core", "fastsup/common", "fastsup/profile") if CORE_ONLY else ("fastsup",))
-    for path in sorted(Path(folder).rglob("*.pyx"))
+    for path in sorted(Path("fastsup").rglob("*.pyx"))
+    if not CORE_ONLY or str(path).startswith(WITHOUT_TENSORFLOW)
 ]
 
 

@@ -85,7 +85,7 @@ class ScriptModule:
 
     def __init__(self, name: str) -> None:
         self.called: str = f"-m {name}"
-        spec = find_spec(name)
+        spec = find_spec(name) if name else None  # Of an empty name, it finds the working directory.
         if spec is not None and spec.submodule_search_locations is not None:
             name += ".__main__"
             spec = find_spec(name)

@@ -52,7 +52,7 @@ if plain:
     from fastsup.compat import run
 
     count()
-    run.install_at_import = lambda tf1=False: None
+    run.install_at_import = lambda *arguments: None
     sys.argv[1] = "run"
 else:
     install.Installation.complete_in = complete_and_count

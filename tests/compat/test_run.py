@@ -77,7 +77,7 @@ def test_a_module(run: Any, tmp_path: Path) -> None:
     assert ours.stdout == "['--steps', '5'] jobs 1\n"
 
 
-@pytest.mark.parametrize("arguments", [("missing.py",), ("-m", "missing_module"), ("-m", "missing.module")])
+@pytest.mark.parametrize("arguments", [("missing.py",), ("-m", "missing_module"), ("-m", "missing.module"), ("-m", "")])
 def test_what_is_not_there(run: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     ours = run("-m", "fastsup", "run", *arguments, folder=tmp_path)
     pythons = run(*arguments, folder=tmp_path)

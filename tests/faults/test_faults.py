@@ -57,7 +57,8 @@ def test_no_fault_costs_what_was_saved(faults: Any, way: str) -> None:
         assert results[name][0] != "ended", name
 
 
-@pytest.mark.parametrize("way", WAYS)
+# A folder of a Checkpoints is named by its rename, and by no state file: test_power_loss.py has its order.
+@pytest.mark.parametrize("way", [way for way in WAYS if not way.endswith("checkpoints")])
 def test_order_and_a_limit(faults: Any, way: str) -> None:
     """A checkpoint is on the disk before it is named, and named there before older ones are deleted.
 

@@ -231,7 +231,7 @@ def test_a_command_line_without_a_script_ends_as_command_lines_do(
 
     monkeypatch.chdir(tmp_path)
     # The commands find no script there; what they would do before they look for it isn't done here.
-    monkeypatch.setattr(run, "install_at_import", lambda tf1: None)
+    monkeypatch.setattr(run, "install_at_import", lambda *arguments: None)
     try:
         code = command_line.main(["no-command"] if line[:1] == ["doctor"] and len(line) == 1 else line)
     except SystemExit as end:
