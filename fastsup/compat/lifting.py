@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,8 +26,10 @@ _NOT_EARNED = "its calls haven't taken as long as lifting it would"
 _MOST_ROWS = 1000
 # The counts of the functions that `function` has made, by the name and the place of the Python function.
 _counts: dict[tuple[str, str], CallCount] = {}
-# How many models were accelerated.
-_models = 0
+# The models that were accelerated, and how many there were.
+_models: weakref.WeakSet[Any] = weakref.WeakSet()
+_accelerated = 0
+_KERAS = os.path.join("keras", "src", "")
 
 
 @functools.wraps(tf_function)
@@ -78,7 +81,7 @@ def compile_and_accelerate(compile_model: Callable[..., Any]) -> Callable[..., A
 
 
 def _accelerate(model: Any) -> None:
-    global _models
+    global _accelerated
     import keras
 
     from fastsup.keras.accelerate import accelerate_model, acceleration_of
@@ -87,7 +90,8 @@ def _accelerate(model: Any) -> None:
         return
     if acceleration_of(model) is None:
         accelerate_model(model, fallback="silent", earns=True)
-        _models += 1
+        _models.add(model)
+        _accelerated += 1
 
 
 class LiftingRow(NamedTuple):
@@ -112,13 +116,17 @@ class LiftingReport(NamedTuple):
     """What became of the functions and models of a program.
 
     Attributes:
-      rows: a `LiftingRow` for each function that was called, the one with the most calls first.
-      models: number of Keras models that were accelerated.
-      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function.
+      rows: a `LiftingRow` for each function that was called, the one with the most calls first. Those of Keras itself
+        are in `model_reports`.
+      models: number of Keras models that were compiled.
+      model_reports: for each of them that is alive, its name and its `fastsup.keras.report`.
+      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function. Calls
+        that make many compiled steps aren't counted.
     """
 
     rows: tuple[LiftingRow, ...]
     models: int
+    model_reports: tuple[tuple[str, Any], ...]
     saved_secs: float
 
     def __str__(self) -> str:
@@ -130,7 +138,10 @@ class LiftingReport(NamedTuple):
         for name, row in zip(names, self.rows, strict=True):
             line = f"{name:{width}}  {row.lifted:>12,}  {row.by_tensorflow:>12,}  {row.why_not_lifted}"
             lines.append(line.rstrip())
-        lines.append(f"Keras models accelerated: {self.models:,}")
+        gone = self.models - len(self.model_reports)
+        lines.append(f"Keras models: {self.models:,}" + (f" ({gone:,} deleted since)" if gone else ""))
+        for name, found in self.model_reports:
+            lines += [f"  {name}: {each}" for each in found if each.called]
         lines.append(f"Saved by lifted calls, about: {self.saved_secs:,.2f} s")
         return "\n".join(lines)
 
@@ -138,14 +149,23 @@ class LiftingReport(NamedTuple):
 def report() -> LiftingReport:
     """What became of the functions and models since `install`."""
     rows = []
+    counts = {id(counted): counted for counted in _counts.values()}
     for (name, place), counted in list(_counts.items()):
-        if not counted.lifted and not counted.by_tensorflow:
+        if _KERAS in place or not (counted.lifted or counted.by_tensorflow):
             continue
         why_not = "" if counted.lifted else counted.why_not or _NOT_EARNED
         rows.append(LiftingRow(name, place, counted.lifted, counted.by_tensorflow, why_not))
     rows.sort(key=lambda row: row.lifted + row.by_tensorflow, reverse=True)
-    calls = sum(row.lifted for row in rows)
-    return LiftingReport(tuple(rows), _models, calls * _saved_of_a_call() if calls else 0.0)
+    reports: list[tuple[str, Any]] = []
+    if _accelerated:
+        from fastsup.keras.report import functions_of
+        from fastsup.keras.report import report as report_of
+
+        for model in sorted(_models, key=lambda model: str(model.name)):
+            reports.append((str(model.name), report_of(model)))
+            counts.update((id(part.calls), part.calls) for part in functions_of(model))
+    calls = sum(counted.lifted for counted in counts.values())
+    return LiftingReport(tuple(rows), _accelerated, tuple(reports), calls * _saved_of_a_call() if calls else 0.0)
 
 
 def _saved_of_a_call() -> float:

@@ -366,6 +366,8 @@ def check_members(
 
 # What a loop calls, or in `act` a PeriodicHook.
 _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
+# What a hook may have besides.
+_OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
 # Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
 _ELSEWHERE = {"on_due": "after_step", "after_run": "after_step"}
 # As alike as "after_step" and "after_stop". The names "log_error" and "on_error" are less alike.
@@ -474,6 +476,8 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
         # What another base class has too, is for that class.
         callback = None if any(name in vars(kind) for kind in others) else _callback_like(name, type(hook))
         # A hook that has the callback has the other method for something else.
+        if callback in _OPTIONAL and hasattr(hook, callback):
+            continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):
             warnings.append(
                 f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, "
@@ -487,8 +491,8 @@ def _has_own(hook: Any, name: str) -> bool:
 
     Python is slower with an object whose `__dict__` was looked at.
     """
-    method = getattr(hook, name)
-    return getattr(method, "__func__", method) is not getattr(type(hook), name)
+    method = getattr(hook, name, None)
+    return getattr(method, "__func__", method) is not getattr(type(hook), name, None)
 
 
 def _is_ours(kind: type) -> bool:
@@ -496,7 +500,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def _callback_like(name: str, kind: type) -> str | None:
-    callbacks = [callback for callback in _CALLBACKS if hasattr(kind, callback)]
+    callbacks = [*(callback for callback in _CALLBACKS if hasattr(kind, callback)), *_OPTIONAL]
     plain = name.replace("_", "").lower()
     for callback in callbacks:
         if plain == callback.replace("_", ""):

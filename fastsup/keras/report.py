@@ -74,16 +74,30 @@ def report(model: Any) -> Report:
     return Report(_of(kind, getattr(model, f"{kind}_function"), acceleration, model) for kind in KINDS)
 
 
-def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> FunctionReport:
-    reason, executor = acceleration.why_not_lifted.get(kind, ""), acceleration.executor
-    ahead = function if isinstance(function, ModelFunction) else None
-    function = function if ahead is None else ahead.lifted
+def functions_of(model: Any) -> list[Function]:
+    """The functions that an accelerated model calls for its steps.
+
+    Args:
+      model: the model.
+    """
+    return [part for kind in KINDS for part in _parts(getattr(model, f"{kind}_function"))]
+
+
+def _parts(function: Any) -> list[Function]:
+    function = function.lifted if isinstance(function, ModelFunction) else function
     parts = [function]
     if isinstance(function, LiftedStepFunction):
         parts = [function.on_iterator, function.on_data, *function.traces.values()]
     elif isinstance(function, LiftedPredictFunction):
         parts = [function.on_list, function.on_data]
-    called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not_lifted)]
+    return [part for part in parts if isinstance(part, Function)]
+
+
+def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> FunctionReport:
+    reason, executor = acceleration.why_not_lifted.get(kind, ""), acceleration.executor
+    ahead = function if isinstance(function, ModelFunction) else None
+    called = [part for part in _parts(function) if part.lifted or part.why_not_lifted]
+    function = function if ahead is None else ahead.lifted
     if not called and ahead is not None and ahead.fused:
         # No step was made alone.
         return FunctionReport(kind, True, True, "", "inline", None, True)

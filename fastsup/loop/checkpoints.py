@@ -230,6 +230,12 @@ class Checkpoints(PeriodicHook):
         return saved.global_step
 
     def begin(self, loop: Any) -> None:
+        for hook in loop.hooks:
+            if hook is not self and isinstance(hook, Checkpoints) and _is_same(hook.directory, self.directory):
+                raise ValueError(
+                    f"directory must be another one for each Checkpoints of a loop, got {self.directory!r} for "
+                    f"{self!r} and {hook!r}. Or put the states into one Checkpoints."
+                )
         self._folder.open()
         if self._rule is not None:
             self._rule.begin(loop, "Checkpoints")
@@ -391,6 +397,10 @@ def _directory(directory: Any) -> str:
             "directory to CheckpointHook."
         )
     return path
+
+
+def _is_same(directory: str, other: str) -> bool:
+    return os.path.realpath(directory) == os.path.realpath(other)
 
 
 def _states(states: Any) -> list[SavedState]:

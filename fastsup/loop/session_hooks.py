@@ -28,7 +28,7 @@ _OF_GRAPHS = {
 }
 
 
-def with_session_hooks(hooks: Iterable[Any], step: Any) -> list[Any]:
+def with_session_hooks(hooks: Any, step: Any) -> Any:
     """The hooks of a loop, with those of sessions in one `SessionHooks` after the others.
 
     The others may end the loop, and then no `before_run` is called for a coming step.
@@ -40,6 +40,8 @@ def with_session_hooks(hooks: Iterable[Any], step: Any) -> list[Any]:
     Raises:
       TypeError: a hook acts on a graph, which a loop doesn't have.
     """
+    if not isinstance(hooks, Iterable):
+        return hooks  # The loop says what is wrong.
     hooks = list(hooks)
     # A program with such a hook has imported TensorFlow.
     module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,8 @@ from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.writers import JsonLinesWriter, TensorBoardWriter
 
 __all__ = ["Epochs", "train"]
+
+_logger = logging.getLogger("fastsup")
 
 # Of the summaries, and of the search for NaN.
 _REPORT_STEPS = 100
@@ -212,7 +215,10 @@ def train(
     if evaluate_steps is not None:
         check_interval("evaluate_steps", evaluate_steps)
     bound, states = _with_data(step, data, max_steps, dict(states or {}))
-    guard = NanGuardHook(every_steps=_REPORT_STEPS, values=numbers_in)
+    if not isinstance(hooks, Iterable):
+        raise TypeError(f"hooks must be a list of hooks, got {hooks!r}. Pass [{hooks!r}] for one.")
+    values = _NumbersOfSteps()
+    guard = NanGuardHook(every_steps=_REPORT_STEPS, values=values)
     ready: list[Any] = [guard]
     saver = None
     writers: list[Any] = []
@@ -223,7 +229,7 @@ def train(
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
         if find_spec("tensorboard") is not None:
             writers.append(TensorBoardWriter(folder))
-        ready += [SummaryHook(writer, _REPORT_STEPS, values=numbers_in) for writer in writers]
+        ready += [SummaryHook(writer, _REPORT_STEPS, values=values) for writer in writers]
     if evaluate is not None:
         length = getattr(getattr(bound, "batches", None), "batches_per_epoch", None)
         if evaluate_steps is None and length is not None:
@@ -231,7 +237,7 @@ def train(
         else:
             ready.append(EvaluateHook(evaluate, _EVALUATE_STEPS if evaluate_steps is None else evaluate_steps))
     ready += [] if saver is None else [saver]
-    ready += [ProgressHook(values=numbers_in)] if progress else []
+    ready += [ProgressHook(values=values)] if progress else []
     ready += hooks
     if patience is not None and metric is not None and mode is not None:
         ready.append(EarlyStoppingHook(metric, mode, patience, restore_best=saver))
@@ -242,6 +248,24 @@ def train(
         for writer in writers:
             writer.close()
     return loop
+
+
+class _NumbersOfSteps:
+    """The numbers in the results of steps. Warns once of a result without any."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def __call__(self, result: Any) -> dict[str, float]:
+        found = numbers_in(result)
+        if not found and not self._warned:
+            self._warned = True
+            _logger.warning(
+                "The step has returned %.200r, which has no number: nothing is shown, written or checked for NaN. "
+                "Return a loss, or a mapping of names to numbers.",
+                result,
+            )
+        return found
 
 
 class _GuardedCheckpoints(Checkpoints):

@@ -736,6 +736,8 @@ def nothing(*_: Any) -> None: ...
         (hook_with("begins", begin=None), {"begins": "begin"}),
         (hook_with("onerror", after_step=nothing), {"onerror": "on_error"}),
         (hook_with("End", after_step=nothing), {"End": "end"}),
+        (hook_with("on_evalution", after_step=nothing), {"on_evalution": "on_evaluation"}),
+        (hook_with("stateDict", after_step=nothing, load_state_dict=nothing), {"stateDict": "state_dict"}),
         # Methods that are for something else.
         (hook_with("after_step"), {}),
         (hook_with("after_steps", after_step=nothing), {}),

@@ -899,3 +899,10 @@ def test_a_save_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
     assert {"checkpoint.json", "SHA256SUMS", "state.npz"} < flushed
     assert any(name.startswith(".saving-") for name in flushed)
     assert ("fsync", str(tmp_path)) in calls[named:deleted]
+
+
+def test_two_of_one_directory_in_a_loop_are_refused(tmp_path: Path) -> None:
+    first, second = ({"w": np.zeros(2)}, {"w": np.ones(2)})
+    hooks = [Checkpoints(tmp_path / "a", {"one": first}), Checkpoints(f"{tmp_path}/b/../a", {"two": second})]
+    with pytest.raises(ValueError, match="directory must be another one for each Checkpoints of a loop"):
+        StepLoop(float, hooks, max_steps=1).run()

@@ -13,7 +13,7 @@ import pytest
 from processes import Processes
 
 import fastsup
-from fastsup.loop import Checkpoints, Epochs, NanResultError, StopAtStepHook, every, train
+from fastsup.loop import Checkpoints, Epochs, Hook, NanResultError, StepLoop, StopAtStepHook, every, train
 
 
 def numbers_in(directory: Path, name: str) -> list[tuple[int, float]]:
@@ -256,3 +256,12 @@ def test_wrong_epochs(arguments: tuple[Any, ...], error: type[Exception], messag
     with pytest.raises(error) as raised:
         Epochs(*arguments)
     assert message in str(raised.value)
+
+
+def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    train(lambda: None, max_steps=250, progress=False)
+    assert caplog.text.count("The step has returned None, which has no number") == 1
+    with pytest.raises(TypeError, match="hooks must be a list of hooks, got"):
+        train(float, max_steps=1, hooks=Hook())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="hooks must be an iterable of"):
+        StepLoop(float, Hook(), max_steps=1)  # type: ignore[arg-type]
