@@ -12,7 +12,8 @@ import stat
 
 __all__ = [
     "check_writable", "copy_to_new", "delete_tree", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory",
-    "fsync_directory_and_above", "fsync_tree", "replace_link", "replace_whole", "write_whole",
+    "fsync_directory_and_above", "fsync_tree", "make_checkpoint_directory", "replace_link", "replace_whole",
+    "write_whole",
 ]  # fmt: skip
 
 # Errors of file systems that can't flush a file, or needn't.
@@ -39,6 +40,28 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     descriptor, name = _new_temporary(path, os.path.realpath(path))
     os.close(descriptor)
     os.unlink(name)
+
+
+def make_checkpoint_directory(directory: str) -> str:
+    """Makes a directory for checkpoints, so that one that can't be used is found before the first step.
+
+    Args:
+      directory: its path. It may exist.
+
+    Returns:
+      The absolute path.
+
+    Raises:
+      OSError: it can't be made or written to.
+    """
+    path = os.path.abspath(directory)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", path) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", path)
+    return path
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.common import stop_signals
+from fastsup.common.files import make_checkpoint_directory
 from fastsup.core.checks import check_flag, check_no_pattern
 from fastsup.core.errors import add_note
 from fastsup.core.probe import callback_part_here
@@ -95,13 +96,7 @@ class ManagedSaves:
 
         if not self._is_tensorflows or not is_local(self.manager.directory):
             return
-        directory = os.path.abspath(self.manager.directory)
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", directory) from None
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", directory)
+        directory = make_checkpoint_directory(self.manager.directory)
         state = os.path.join(directory, "checkpoint")
         if os.path.isdir(state):
             raise IsADirectoryError(

@@ -26,7 +26,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fastsup.common.errors import is_read_failure
-from fastsup.common.files import delete_tree, fsync_directory, fsync_directory_and_above, fsync_tree
+from fastsup.common.files import (
+    delete_tree,
+    fsync_directory,
+    fsync_directory_and_above,
+    fsync_tree,
+    make_checkpoint_directory,
+)
 
 __all__ = ["CheckpointFolder", "DamagedError", "NewCheckpoint", "SavedCheckpoint", "described"]
 
@@ -140,13 +146,7 @@ class CheckpointFolder:
         Raises:
           OSError: it can't be made or written to.
         """
-        directory = os.path.abspath(self.directory)
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except FileExistsError:
-            raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", directory) from None
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", directory)
+        directory = make_checkpoint_directory(self.directory)
         for name in os.listdir(directory):
             if name.startswith((_SAVING, _DELETING)):
                 _delete_unlocked(os.path.join(directory, name))
