@@ -76,7 +76,15 @@ def end_all_hooks(
     raise raised
 
 
-def notify_hooks(hooks: Iterable[Any], tell: Callable[[Any], Any], log: Callable[[Any, Exception], Any]) -> None:
+def _log_failed_on_error(hook: Any, error: Exception) -> None:
+    _logger.error("on_error of the hook %r has failed", hook, exc_info=error)
+
+
+def notify_hooks(
+    hooks: Iterable[Any],
+    tell: Callable[[Any], Any],
+    log: Callable[[Any, Exception], Any] = _log_failed_on_error,
+) -> None:
     """Tells all hooks of an error. The errors that they raise are logged; the first interrupt is raised after that.
 
     Args:

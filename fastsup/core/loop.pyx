@@ -38,10 +38,6 @@ cdef int64_t LAST_INITIAL_STEP = 1 << 62
 cdef object logger = logging.getLogger("fastsup")
 
 
-def _log_failed_on_error(hook, error):
-    logger.error("on_error of the hook %r has failed", hook, exc_info=error)
-
-
 cdef fs_drive* drive_of(Loop loop) noexcept:
     return <fs_drive*> loop.state
 
@@ -311,7 +307,7 @@ cdef class Loop:
             self._end_hooks(probe)
         except BaseException as error:
             self.note_hook(error)
-            notify_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
+            notify_hooks(begun, lambda hook: hook.on_error(self, error))
             raise
         finally:
             for hook in begun:

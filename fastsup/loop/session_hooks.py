@@ -167,7 +167,7 @@ class SessionHooks(Hook):
     def on_error(self, loop: Any, error: BaseException) -> None:
         try:
             able = [hook for hook in self._hooks if callable(getattr(hook, "on_error", None))]
-            notify_hooks(able, lambda hook: hook.on_error(self._context(None), error), _log_failed_on_error)
+            notify_hooks(able, lambda hook: hook.on_error(self._context(None), error))
         finally:
             self._close()
 
@@ -221,10 +221,6 @@ class SessionHooks(Hook):
         if session is not None:
             del session.run
             session.close()
-
-
-def _log_failed_on_error(hook: Any, error: Exception) -> None:
-    _logger.error("on_error of the hook %r has failed", hook, exc_info=error)
 
 
 def _placeholder(spec: Any) -> Any:
