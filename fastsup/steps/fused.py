@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from statistics import median
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -104,19 +104,6 @@ _ATTRIBUTE = "_fastsup_fusions"
 _MOST_KINDS = 8
 
 
-class MakesSteps(Protocol):
-    """Makes several steps in one call: a `FusedFunction`, or the same in a session."""
-
-    @property
-    def most_results(self) -> int:
-        """As of `FusedFunction`."""
-
-    def __call__(
-        self, first: int, steps: int, stacked: Sequence[Any], args: Any, kwargs: Any, with_results: bool, /
-    ) -> tuple[Any, Any]:
-        """As of `FusedFunction`."""
-
-
 class FusionState:
     """What is known of the steps of one function with one kind of arguments and batches.
 
@@ -134,8 +121,8 @@ class FusionState:
     """
 
     def __init__(self) -> None:
-        self.function: MakesSteps | None = None
-        self.functions: dict[Any, MakesSteps] = {}
+        self.function: FusedFunction | None = None
+        self.functions: dict[Any, FusedFunction] = {}
         self.compiled: set[tuple[Any, bool]] = set()
         self.spec: Any = None
         self.trial: FusionTrial = FusionTrial()
@@ -228,7 +215,7 @@ class FusedStep:
         self,
         name: str,
         single: Callable[[], Any],
-        make: Callable[[], MakesSteps],
+        make: Callable[[], FusedFunction],
         fusion: FusionState,
         is_forced: bool,
         args: tuple[Any, ...] = (),
@@ -349,7 +336,7 @@ class FusedStep:
         if self._kept:
             return self._kept.pop(0)
         if limit >= 2 and self.is_next():
-            # A loop of a session may have a graph as the default one.
+            # The loop may run where a graph is the default one.
             with nullcontext() if context.executing_eagerly() else context.eager_mode():
                 made = self._run_fused(limit, seconds, with_results)
             if made is not None:
@@ -442,7 +429,7 @@ class FusedStep:
         dot = "." if self._is_forced else ""
         return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_never}{dot}{advice}")
 
-    def _compiled(self, with_results: bool) -> MakesSteps | None:
+    def _compiled(self, with_results: bool) -> FusedFunction | None:
         """The function for batches of the shapes that come now, compiled; None if steps have to be made alone."""
         fusion, blocks = self.fusion, self.blocks
         if blocks is not None and blocks.why_never:
@@ -466,7 +453,7 @@ class FusedStep:
             fusion.compiled.add((key, with_results))
         return function
 
-    def _most_at_once(self, function: MakesSteps, limit: int, seconds: float, with_results: bool) -> int:
+    def _most_at_once(self, function: FusedFunction, limit: int, seconds: float, with_results: bool) -> int:
         """The most steps of the next call; fewer than 2 if the next one has to be made alone."""
         fusion = self.fusion
         secs = fusion.seconds[FUSED]
@@ -478,7 +465,7 @@ class FusedStep:
         return min(limit, by_time, max(fusion.most, _GROWTH), function.most_results if with_results else MOST_STEPS)
 
     def _call(
-        self, function: MakesSteps, started: float, place: int, steps: int, tensors: list[Any], with_results: bool
+        self, function: FusedFunction, started: float, place: int, steps: int, tensors: list[Any], with_results: bool
     ) -> _Steps:
         fusion, blocks = self.fusion, self.blocks
         secs = fusion.seconds[FUSED]
