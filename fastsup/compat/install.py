@@ -58,9 +58,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
                 "chosen then. Put it into the first lines of the program."
             )
         install_at_import(tf1=True)
-    installation = _begin()
-    installation.functions |= functions
-    installation.hook.keras |= keras
+    installation = _begin(functions, keras)
     if installation.complete:
         installation.add_lifting()
     else:
@@ -76,10 +74,8 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
 
 def install_at_import(tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
     """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect."""
-    installation = _begin()
+    installation = _begin(functions, keras)
     installation.hook.tf1 = tf1
-    installation.functions |= functions
-    installation.hook.keras |= keras
     if tf1 and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if "tensorflow" in sys.modules:
@@ -98,11 +94,13 @@ def uninstall() -> None:
         _current = None
 
 
-def _begin() -> Installation:
+def _begin(functions: bool, keras: bool) -> Installation:
     global _current
     if _current is None:
         _current = Installation()
         sys.meta_path.insert(0, _current.hook)
+    _current.functions |= functions
+    _current.hook.keras |= keras
     return _current
 
 
@@ -142,6 +140,7 @@ class Installation:
         self.complete = True
         _warn_of_what_stays(theirs for theirs, _ in REPLACEMENTS)
         self._moved.patch_all()
+        self._know_functions()
         self._patcher.patch_all()
         for name in [name for name in sys.modules if is_interface(name)]:
             self._patch(name)
@@ -160,12 +159,19 @@ class Installation:
 
     def add_lifting(self) -> None:
         """Replaces `tf.function` and Keras's `compile`, where that is asked for and isn't done."""
-        if self.functions and not self._patcher.lifts_functions:
-            from fastsup.compat.lifting import function
-
-            self._patcher.lift_functions(function)
+        if self._know_functions():
+            self._patcher.patch_all()
         if self.hook.keras and KERAS_TRAINER in sys.modules:
             self._accelerate_models()
+
+    def _know_functions(self) -> bool:
+        """Has `tf.function` replaced with the other names, if that is asked for. Returns True if that is new."""
+        if not self.functions or self._patcher.lifts_functions:
+            return False
+        from fastsup.compat.lifting import function
+
+        self._patcher.lift_functions(function)
+        return True
 
     def _accelerate_models(self) -> None:
         from fastsup.compat.lifting import compile_and_accelerate

@@ -184,11 +184,10 @@ class ModulePatcher:
                 self.replace(module, name, self._ours[id(value)])
 
     def lift_functions(self, function: Any) -> None:
-        """Replaces `tf.function` in every module, except those of fastsup."""
+        """Has `tf.function` replaced, too, from the next call of `patch` or `patch_all` on."""
         self.lifts_functions = True
         self._ours[id(tf_function)] = function
         self._theirs[id(function)] = tf_function
-        self.patch_all()
 
     def replace(self, owner: Any, name: str, our: Any) -> None:
         """Gives a name of a module or a class another value."""
