@@ -76,6 +76,8 @@ cdef class CallCount:
     cdef int64_t untold
     cdef readonly int64_t lifted
     cdef public int64_t by_tensorflow
+    cdef public int64_t lifts
+    cdef public double lift_secs
     cdef public str why_not
     cdef object __weakref__
 

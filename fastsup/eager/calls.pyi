@@ -60,6 +60,8 @@ class Box:
 
 class CallCount:
     by_tensorflow: int
+    lifts: int
+    lift_secs: float
     why_not: str
     @property
     def lifted(self) -> int: ...

@@ -5,8 +5,10 @@ from cpython.object cimport PyObject
 from cython cimport final
 from libc.stdlib cimport free, malloc
 
+import collections
 import functools
 import threading
+import types
 import weakref
 from time import perf_counter
 
@@ -363,6 +365,8 @@ cdef str only_device = ""
 cdef object collecting_context = None
 # By the id of what TensorFlow counts the calls of a Python function by.
 cdef object call_counts = weakref.WeakValueDictionary()
+# The latest counts of code, which stay when their functions go: a program may make the next function of the code.
+cdef object latest_counts = collections.deque(maxlen=256)
 
 
 def share(eager_context):
@@ -520,6 +524,8 @@ cdef class CallCount:
 
     Attributes:
       lifted, by_tensorflow: numbers of calls.
+      lifts: the number of lifted traces.
+      lift_secs: about the seconds that lifting them took.
       why_not: why TensorFlow has run calls that might have been lifted; an empty string if there is no reason.
     """
 
@@ -553,8 +559,12 @@ def call_count(key):
       key: what TensorFlow counts their calls by.
     """
     found = call_counts.get(id(key))
-    # It keeps the key alive, so that no other one gets its id.
-    return call_counts.setdefault(id(key), CallCount(key)) if found is None else found
+    if found is None:
+        # It keeps the key alive, so that no other one gets its id.
+        found = call_counts.setdefault(id(key), CallCount(key))
+        if isinstance(key, types.CodeType):  # Another key may keep a whole model alive.
+            latest_counts.append(found)
+    return found
 
 
 cdef class LiftedCalls:

@@ -52,6 +52,8 @@ tf_function: Callable[..., Any] = polymorphic_function.function
 _ARGUMENTS = inspect.signature(tf_function).parameters
 # The most seconds that lifting saves of a call, as far as it counts for what lifting has to earn first.
 _MOST_SAVED_SECS = 1e-4
+# The traces of one Python function, in all functions made of it, that are lifted at their first call in any case.
+_LIFTS_ON_CREDIT = 4
 _OPAQUE = (dtypes.resource, dtypes.variant)
 
 
@@ -100,13 +102,16 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
       original: a `tf.function` or a ConcreteFunction.
       executor: the executor mode.
       fallback: what is done if it can't be lifted: "warn", "raise" or "silent".
-      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it.
+      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it. None: from the
+        fifth trace of one Python function on, unless lifting the earlier ones has paid.
     """
 
     #: For AutoGraph, which calls functions that have it as they are.
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> None:
+    def __init__(
+        self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
+    ) -> None:
         # This looks whether the object has certain attributes, and an original may have them.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
@@ -175,8 +180,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
             return self._why_not_lifted
         return (
-            f"its calls have taken {1e3 * entry.spent:,.1f} ms. It is lifted once they have taken "
-            f"{1e3 * entry.lift_secs:,.1f} ms, as long as lifting it takes"
+            f"it is lifted once TensorFlow's calls of it have taken {1e3 * entry.lift_secs:,.1f} ms, as long as "
+            "lifting takes"
         )
 
     @property
@@ -339,13 +344,21 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 if why_full:
                     self._say(why_full)
                     entry.may_be_lifted = True
-                elif self._earns and not keeps_random_sequences(concrete):
+                elif self._has_to_earn() and not keeps_random_sequences(concrete):
                     entry.lift_secs = secs_to_lift(concrete)
                     entry.may_be_lifted = True
                 else:
                     entry.step = self._lift(entry)
                 self._entries[key] = entry
             return entry
+
+    def _has_to_earn(self) -> bool:
+        """Whether TensorFlow runs the calls of a new trace until they have taken as long as lifting it."""
+        if self._earns is not None:
+            return self._earns
+        # A program that makes a new function of the same code for every few calls pays more than it gets.
+        calls = self._tracer.calls
+        return calls.lifts >= _LIFTS_ON_CREDIT and calls.lift_secs > _MOST_SAVED_SECS * calls.lifted
 
     def _lift_late(self, entry: _Entry, since: int) -> None:
         """Lifts a trace that was past the limit, in the place of the one that was called the longest time ago.
@@ -404,6 +417,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return None
         bridge.keep_track(step)
         self._limit.add(step)
+        self._tracer.calls.lifts += 1
+        self._tracer.calls.lift_secs += secs_to_lift(concrete)
         if step.trial is None:
             note.executor = executor_of(step)
         note_function(note)
@@ -432,7 +447,9 @@ class LiftedFunction(Function):
     _shared_rendezvous = _of_original("_shared_rendezvous")
     _omit_frequent_tracing_warning = _of_original("_omit_frequent_tracing_warning")
 
-    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> None:
+    def __init__(
+        self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
+    ) -> None:
         super().__init__(original, executor, fallback, earns)
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         # A functools.partial and an object that can be called have no name.
@@ -526,8 +543,9 @@ def function(
     """Makes a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
 
     It is called as a `tf.function` is: the same arguments, the same results, the same variables, the same rules of
-    when it is traced again. Each ConcreteFunction is lifted when it is first called: its graph goes into a session
-    that shares the devices of eager code, variables and all. A call under a gradient tape, in another graph or
+    when it is traced again. A ConcreteFunction is lifted when it is first called: its graph goes into a session
+    that shares the devices of eager code, variables and all. (From the fifth one of the same Python code on, TensorFlow
+    runs it first, unless lifting the earlier ones has paid.) A call under a gradient tape, in another graph or
     in a strategy's scope is TensorFlow's own call. Where TensorFlow has several devices, operations run where it would
     run them, and arguments and results stay on theirs.
 
@@ -564,17 +582,21 @@ def function(
                     f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
                     "to tf.function."
                 )
-        return lifted_function(func, executor, fallback)
-    return LiftedFunction(tf_function(func, **arguments), executor, fallback)
+        original = func
+    else:
+        original = tf_function(func, **arguments)
+    return lifted_function(original, executor, fallback, earns=False if fallback == "raise" else None)
 
 
-def lifted_function(original: Any, executor: str = "auto", fallback: str = "warn", earns: bool = False) -> Function:
+def lifted_function(
+    original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
+) -> Function:
     """Makes a `Function` of one of TensorFlow's.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
       executor, fallback: as for `function`.
-      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it.
+      earns: as for `Function`.
     """
     kind = LiftedConcreteFunction if isinstance(original, concrete_function.ConcreteFunction) else LiftedFunction
     return kind(original, executor, fallback, earns)

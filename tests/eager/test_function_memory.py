@@ -162,3 +162,29 @@ def test_the_operation_of_an_error_outlives_its_function(executor: str) -> None:
     ):
         gc.collect()
         assert error.op is None or error.op.name in str(error)
+
+
+@pytest.mark.parametrize("calls", [3, 2000])
+def test_functions_made_again_of_the_same_code(calls: int) -> None:
+    """A program that makes a function for a few calls, and then the next one, doesn't pay for lifting each."""
+
+    def run() -> bool:
+        v = tf.Variable(0.0)
+        ours = fastsup.function(lambda x: v.assign_add(x), fallback="silent")
+        one = tf.ones([])
+        results = [float(ours(one)) for _ in range(calls)]
+        assert results == [float(count) for count in range(1, calls + 1)]
+        assert ours.lifted or "it is lifted once TensorFlow's calls" in ours.why_not_lifted
+        return bool(ours.lifted)
+
+    lifted = [run() for _ in range(8)]
+    assert lifted == ([True] * 8 if calls == 2000 else [True] * 4 + [False] * 4)
+
+
+def test_a_function_that_must_be_lifted_need_not_earn_it() -> None:
+    def run() -> bool:
+        ours = lift(lambda x: x + 1)
+        ours(tf.ones([]))
+        return bool(ours.lifted)
+
+    assert all(run() for _ in range(8))

@@ -45,7 +45,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
 
 @pytest.mark.parametrize("place", ["__init__", "compile", "_import"])
 def test_while_a_function_is_lifted(raised: type[Exception], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    function = fastsup.function(lambda x: x + 1.0, executor="inline")
+    function = fastsup.function(lambda x: x + 1.0, executor="inline", fallback="raise")
     interrupt(monkeypatch, lift.LiftedGraph, place)
     with pytest.raises(raised, match="too late"):
         function(tf.constant(1.0))
@@ -55,7 +55,7 @@ def test_while_a_function_is_lifted(raised: type[Exception], place: str, monkeyp
 
 
 def test_while_an_error_is_explained(raised: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    function = fastsup.function(lambda x: tf.gather(tf.ones([3]), x), executor="single_threaded")
+    function = fastsup.function(lambda x: tf.gather(tf.ones([3]), x), executor="single_threaded", fallback="raise")
     assert function(tf.constant(1)) == 1.0
     interrupt(monkeypatch, lift.LiftedGraph, "with_operation")
     with pytest.raises(raised, match="too late"):
