@@ -134,7 +134,7 @@ class SessionPart:
     Args:
       name: its name in the profile.
       kind: name of the call that opens it.
-      role: "train", "evaluate" or "predict"; "run" if its purpose isn't known; "call" for a `fastsup.function`.
+      role: "train", "evaluate" or "predict"; "run" if its purpose isn't known; "call" for a function.
       place: file name and line of that call.
       sessions: number of sessions.
       runs: number of runs; of a pass, such as Keras's `fit`, of batches; of a function, of calls.
@@ -164,7 +164,7 @@ class SessionPart:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a `fastsup.function`, of which each call is a step."""
+        """Whether it is a function, of which each call is a step."""
         return self.role == FUNCTION_ROLE
 
     def executor_of(self, detail: str) -> str:

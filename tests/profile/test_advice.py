@@ -161,14 +161,16 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
     sessions = [SessionOrigin("Session", place="a.py:3", library="tensorflow"),
                 SessionOrigin("MonitoredTrainingSession", place="a.py:9", library="tensorflow")]  # fmt: skip
     assert report_of(HookProfiler(), unrecorded_sessions=sessions).advice() == (
-        "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict. "
+        "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit "
+        "or predict. "
         "The program opens a MonitoredTrainingSession of "
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
         "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession. "
         "Without an edit: `python -m fastsup profile -m fastsup run SCRIPT`."
     )
     assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
-        "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict. "
+        "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit "
+        "or predict. "
         "The program opens a plain Session of TensorFlow's, in "
         "a.py:3. One line changes it: `with fastsup.Session() as session:` in its place."
     )

@@ -231,7 +231,7 @@ def test_a_script_without_sessions(tmp_path: Path, run: Any) -> None:
     path.write_text("print('nothing to do')\n")
     result = run("profile", path)
     assert result.returncode == 0
-    assert "No step was recorded: of a fastsup session, loop or function, or of" in result.stdout
+    assert "No step was recorded: of a fastsup session or loop, of a fastsup.function or" in result.stdout
 
 
 ESTIMATOR = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
+from fastsup.core.probe import RECORDS_METHOD
 from fastsup.loop import StepLoop
 from fastsup.profile.program import Program
 from fastsup.profile.report import Report
@@ -59,6 +61,31 @@ def test_nothing_of_fastsup_is_replaced() -> None:
     before = callables_of_fastsup()
     with profiler:
         assert callables_of_fastsup() == before
+
+
+def test_calls_of_a_function_of_tensorflows() -> None:
+    """Each is a step, and the advice says what a lifted one would save, if that is more than lifting takes."""
+    step = tf.function(lambda x: x + 1)
+    seldom = tf.function(lambda x: seldom_inner(x) + 1)
+    seldom_inner = tf.function(lambda x: x + 1)
+    inputs = tf.ones([3])
+    with fastsup.HookProfiler() as profiler:
+        seldom(inputs)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.function(lambda x: tf.debugging.check_numerics(x / 0.0, "none"))(inputs)
+        for _ in range(4000):
+            step(inputs)
+    report = profiler.report()
+    assert sorted(part.runs for part in report.sessions) == [1, 1, 4000]
+    assert {part.asked_executors for part in report.sessions} == {("TensorFlow",)}
+    assert all(part.is_function and part.kind == "tf.function <lambda>" for part in report.sessions)
+    assert_adds_up(report)
+    advice = replace(report, call_ns=50_000.0).advice()
+    assert "what fastsup.function saves of tf.function <lambda>, test_functions.py:" in advice
+    assert "about 50.0µs of each of 4000 calls" in advice
+    assert "`python -m fastsup run --functions SCRIPT`" in advice
+    assert "what fastsup.function saves" not in replace(report, call_ns=20_000.0).advice()
+    assert not hasattr(type(step).__call__, RECORDS_METHOD)
 
 
 def test_another_profiler_passes_notes_of_functions_on() -> None:
@@ -166,11 +193,13 @@ def test_a_call_within_a_function_or_a_step_is_no_step() -> None:
 
     outer = tf.function(lambda x: inner(x))
     with fastsup.HookProfiler() as profiler:
+        outer.get_concrete_function(tf.ones([]))
         outer(tf.ones([]))
         StepLoop(lambda: inner(1.0), [], max_steps=5).run()
     report = profiler.report()
-    assert report.steps == 5
-    assert {part.kind: part.runs for part in report.sessions} == {"function inner": 0, "StepLoop.run": 5}
+    assert report.steps == 6
+    runs = {"tf.function <lambda>": 1, "function inner": 0, "StepLoop.run": 5}
+    assert {part.kind: part.runs for part in report.sessions} == runs
     assert_adds_up(report)
 
 
@@ -189,7 +218,7 @@ def test_a_failing_call_is_recorded_and_raises() -> None:
 
 
 def test_rows_have_a_limit() -> None:
-    @fastsup.function
+    @fastsup.function(fallback="raise")
     def many(x: Any) -> Any:
         return x + 1
 

@@ -102,7 +102,10 @@ def test_nothing_was_recorded() -> None:
     profiler = HookProfiler()
     lines = profiler.table().splitlines()
     assert lines[0] == "0 steps in 0ns"
-    told = "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict."
+    told = (
+        "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit "
+        "or predict."
+    )
     assert " ".join(lines[-2:]) == told
     assert json.loads(_written(profiler.write_json))["steps"] == 0
 

@@ -48,7 +48,7 @@ _LIFTED = {"inline", "single_threaded", "thread_pool"}
 # If the mean of a callback is above what nearly all of its calls take by this factor, it works now and then.
 _SKEW = 5
 # What it takes to make a lifted function.
-_LIFTING_NS = 100_000_000
+LIFTING_NS = 100_000_000
 _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
 
 
@@ -183,7 +183,7 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
         )
     if in_callbacks:
         text += f". {duration(in_callbacks)} of it is in what callbacks evaluate, and counted for them, too"
-    is_short = spared.ns < _LIFTING_NS * spared.functions
+    is_short = spared.ns < LIFTING_NS * spared.functions
     text += (
         ". To accelerate a model takes some 0.1 to 0.5 s a function, once"
         f"{': it pays in a longer run than this one' if is_short else ''}. Steps of many operations save more: use "

@@ -190,7 +190,13 @@ def _of_models(model: Any) -> Iterator[Replacement]:
         yield (
             _class_with(model, name),
             name,
-            functools.partial(recorded_calls, name=name, session_info_of=_runner_of_calls),
+            functools.partial(
+                recorded_calls,
+                role=name,
+                phase=name,
+                kind_of=functools.partial(_method_of, name),
+                session_info_of=functools.partial(_runner_of_calls, name),
+            ),
         )
     for name in ("save", "save_weights"):
         yield _class_with(model, name), name, functools.partial(timed, phase=SAVE)
@@ -263,7 +269,11 @@ def _runner_of(model: Any, function: str, row: str | None = None) -> dict[str, A
     return {"asked": runner, "plans": [plan._asdict()], "operations": 0}
 
 
-def _runner_of_calls(model: weakref.ref[Any], name: str) -> dict[str, Any]:
+def _method_of(name: str, model: Any) -> str:
+    return f"{type(model).__name__}.{name}"
+
+
+def _runner_of_calls(name: str, model: weakref.ref[Any]) -> dict[str, Any]:
     """What runs a model's method for a single batch, as `_runner_of` says it; nothing if the model is gone."""
     found = model()
     return {} if found is None else _runner_of(found, f"{name.partition('_')[0]}_function", name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastsup.profile.recording.watch import keras_passes, tracing
+from fastsup.profile.recording.watch import function_calls, keras_passes, tracing
 from fastsup.profile.recording.watch.replacements import Replacements
 
 __all__ = ["LibraryWatch"]
@@ -13,6 +13,7 @@ _REPLACEMENTS = Replacements(
         "keras": keras_passes.replacements,
         "tf_keras": keras_passes.replacements_of_keras_2,
         "tensorflow.python.framework.func_graph": tracing.replacements,
+        "tensorflow.python.eager.polymorphic_function.polymorphic_function": function_calls.replacements,
     }
 )
 

@@ -20,7 +20,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 class CallProbe(RecorderProbe): ...
 
-def recorded_calls(method: _F, name: str, session_info_of: Callable[[ref[Any], str], dict[str, Any]]) -> _F: ...
+def recorded_calls(
+    method: _F,
+    role: str,
+    phase: str,
+    kind_of: Callable[[Any], str],
+    session_info_of: Callable[[ref[Any]], dict[str, Any]],
+    is_a_step: Callable[[], bool] | None = None,
+) -> _F: ...
 def timed(function: _F, phase: str, detail_of: Callable[..., str] | None = None, of_session: bool = False) -> _F: ...
 
 class PassProbe(RecorderProbe):

@@ -62,34 +62,37 @@ cdef class CallProbe(RecorderProbe):
         return 0
 
 
-def recorded_calls(method, str name not None, session_info_of):
+def recorded_calls(method, str role not None, str phase not None, kind_of, session_info_of, is_a_step=None):
     """A method of an object of another library's, each call of which is a step if nothing is recorded around it.
 
     Args:
       method: the method.
-      name: its name.
-      session_info_of: function of a weak reference to the object, and of the name, that returns what
-        `Recorder.new_caller` takes as `session_info` returns.
+      role: the role of the calls, as `SessionOrigin` has it.
+      phase: the phase of their rows.
+      kind_of: function of the object that returns the name of the call in a profile.
+      session_info_of: function of a weak reference to the object that returns what `Recorder.new_caller` takes as
+        `session_info` returns.
+      is_a_step: function without arguments that returns False where a call isn't a step; None if each is one.
     """
-    # By the object's type and the place of the call. The code is kept: the id of one that is gone may become another's.
+    # By the name and the place of the call. The code is kept: the id of one that is gone may become another's.
     cdef dict probes = {}
 
     @functools.wraps(method)
     def recorded(self, *args, **kwargs):
         cdef CallProbe probe
         recorder = program_profiler_now()
-        if not isinstance(recorder, Recorder) or probe_here() is not None:
+        if not isinstance(recorder, Recorder) or probe_here() is not None or is_a_step is not None and not is_a_step():
             return method(self, *args, **kwargs)
         frame = sys._getframe(0)
-        key = (type(self), id(frame.f_code), frame.f_lineno)
+        kind = kind_of(self)
+        key = (kind, id(frame.f_code), frame.f_lineno)
         probe, _ = probes.get(key, (None, None))
         if probe is None or probe.recorder is not recorder:
             if len(probes) >= MAX_PLACES:
                 probes.clear()
             probe = CallProbe.__new__(CallProbe)
-            origin = origin_of_call(f"{type(self).__name__}.{name}", name, frame, "keras")
-            info = functools.partial(session_info_of, weakref.ref(self), name)
-            probe.setup_calls(recorder, origin, info, name, "")
+            origin = origin_of_call(kind, role, frame, type(self).__module__.partition(".")[0])
+            probe.setup_calls(recorder, origin, functools.partial(session_info_of, weakref.ref(self)), phase, "")
             probes[key] = (probe, frame.f_code)
         return probe.make(method, (self, *args), kwargs)
 
