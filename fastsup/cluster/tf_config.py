@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
+from fastsup.core.checks import did_you_mean
+
 __all__ = [
     "ClusterConfigTypeError",
     "TaskSettings",
@@ -101,9 +103,10 @@ def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> No
     unknown = [key for key in section if key not in known_keys]
     if unknown:
         logging.warning(
-            "%s has unknown keys: %s. The known ones are %s. See `python -m fastsup docs dropin#clusters`.",
+            "%s has unknown keys: %s.%s The known ones are %s. See `python -m fastsup docs dropin#clusters`.",
             path,
             unknown,
+            did_you_mean(unknown[0], known_keys),
             list(known_keys),
         )
 

@@ -34,6 +34,13 @@ class Display(Protocol):
           numbers: text with other numbers, such as "loss 0.25", or "".
         """
 
+    def note(self, text: str) -> None:
+        """Shows a line of text, once.
+
+        Args:
+          text: the line.
+        """
+
     def close(self) -> None:
         """Ends the display. A second call does nothing."""
 
@@ -100,7 +107,10 @@ class _Lines:
             parts.append(numbers)
         if total is not None and total > step and rate > 0:
             parts.append(f"{timedelta(seconds=round((total - step) / rate))} left")
-        print(", ".join(parts), file=self._file, flush=True)
+        self.note(", ".join(parts))
+
+    def note(self, text: str) -> None:
+        print(text, file=self._file, flush=True)
 
     def close(self) -> None:
         pass
@@ -125,6 +135,9 @@ class _Bar:
         self._progress.update(
             self._task, total=total, completed=step, step=text, rate=_rate_text(rate), numbers=numbers, refresh=True
         )
+
+    def note(self, text: str) -> None:
+        self._progress.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
         terminal, self._terminal = self._terminal, None

@@ -136,6 +136,8 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
       TypeError: the interval isn't a number.
     """
     check_number(name, value)
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}. Pass 1 for every step or second.")
     if not value > 0:
         remedy = "Pass a positive number" + (", or None to leave it out." if optional else ".")
         raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastsup.common import stop_signals
 from fastsup.common.errors import NoIntactCheckpointError
-from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number
+from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number, did_you_mean
 from fastsup.loop.checkpoint_folder import CheckpointFolder, DamagedError, SavedCheckpoint, described
 from fastsup.loop.periodic import PeriodicHook
 from fastsup.loop.saved_state import SavedState, misfits_of, state_of
@@ -164,8 +164,11 @@ class Checkpoints(PeriodicHook):
             check_no_pattern("directory", self.directory)
         self._keep = math.inf if keep is None else _count("keep", keep)
         self._keep_best = _count("keep_best", keep_best)
-        if metric is None and mode is not None:
-            raise ValueError(f"mode={mode!r} is for a metric. Pass metric=..., the name of a number of the evaluation.")
+        for name, value, default in (("mode", mode, None), ("keep_best", keep_best, 1), ("min_delta", min_delta, 0)):
+            if metric is None and value != default:
+                raise ValueError(
+                    f"{name}={value!r} is for a metric. Pass metric=..., the name of a number of the evaluation."
+                )
         self.metric, self.mode = metric, mode
         self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
         self._save_at_end = save_at_end
@@ -198,7 +201,8 @@ class Checkpoints(PeriodicHook):
 
         Raises:
           NoIntactCheckpointError: there are checkpoints, and none is intact.
-          ValueError: the checkpoint doesn't fit the states; or `which` is "best", and there is no `metric`.
+          ValueError: the checkpoint doesn't fit the states; `which` is "best", and there is no `metric`; or `which` is
+            another word.
           OSError: a checkpoint can't be read just now, or not by this user. An older one isn't tried.
         """
         if which == "best":
@@ -208,7 +212,11 @@ class Checkpoints(PeriodicHook):
             return self._restore_first(lambda: [saved.path for saved in rule.ranked(self.saved()[::-1])], [])
         if which == "newest":
             return self._restore_first(self._paths, [])
-        return self._restore_first(lambda: [os.path.normpath(os.fspath(which))], [])
+        path = os.path.normpath(os.fspath(which))
+        if os.path.basename(path) == str(which) and not os.path.lexists(path):
+            hint = did_you_mean(str(which), ("newest", "best"))
+            raise ValueError(f'which must be "newest", "best" or the path of a checkpoint, got {which!r}.{hint}')
+        return self._restore_first(lambda: [path], [])
 
     def restore_for(self, loop: Any) -> int | None:
         """Restores the newest intact checkpoint, with the state of the loop's hooks.

@@ -86,6 +86,7 @@ class EvaluateHook(PeriodicHook):
         # Checkpoints last: they save what the evaluation has changed in the others.
         self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
         self.secs, self.skipped = 0.0, 0
+        self._has_warned = False
         self._last_secs: float | None = None
         self._begun = steady()
         self._steps_at_evaluation = -1
@@ -115,6 +116,14 @@ class EvaluateHook(PeriodicHook):
             raise TypeError(
                 f"function must return a number or a mapping of names to numbers, got {result!r:.200} of {self!r}."
             ) from error
+        bad = [name for name, number in self.metrics.items() if math.isnan(number)]
+        if bad and not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "NaN in the evaluation at global step %d: %s. Such a result never counts as better.",
+                loop.global_step,
+                ", ".join(bad),
+            )
         if hasattr(loop, "evaluation"):
             loop.evaluation = self.metrics
         for hook in self._listeners:

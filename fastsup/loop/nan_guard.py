@@ -43,12 +43,13 @@ class NanGuardHook(PeriodicHook):
         self._fail_on_nan = fail_on_nan
         self._reads = check_values(values)
         self._takes_result = values is None
-        self._has_found = False
+        #: Whether it has found NaN in this run of the loop.
+        self.has_found: bool = False
         if type(self).act is not NanGuardHook.act:
             self.after_steps = None  # type: ignore[method-assign, assignment]
 
     def begin(self, loop: Any) -> None:
-        self._has_found = False
+        self.has_found = False
         super().begin(loop)
 
     def act(self, loop: Any) -> None:
@@ -81,12 +82,12 @@ class NanGuardHook(PeriodicHook):
 
     def end(self, loop: Any) -> None:
         """Checks the last result, which no look before may have seen: a checkpoint of the end is of that step."""
-        has_looked = self._has_found or self.next_step is None or loop.result is None
+        has_looked = self.has_found or self.next_step is None or loop.result is None
         if not has_looked and type(self).act is NanGuardHook.act:
             self.act(loop)
 
     def _end(self, loop: Any, step: int, bad: list[str]) -> None:
-        self._has_found = True
+        self.has_found = True
         message = f"NaN in the result of step {step}: {', '.join(bad)}"
         if getattr(loop, "step_is_native", False):
             message += ". It is NaN, too, where a step in C doesn't set loop->result."

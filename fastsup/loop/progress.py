@@ -53,6 +53,9 @@ class ProgressHook(PeriodicHook):
         self._evaluation = {}
         label = "evaluating batch" if getattr(loop, "evaluates", False) else "step"
         self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
+        restored = getattr(loop, "restored_step", None)
+        if restored is not None and restored == loop.global_step:
+            self._display.note(f"The checkpoint of step {restored:,} was restored.")
         if not self._secs_given:
             self.every_secs: float | None = self._display.every_secs
         self._shown_step, self._shown_time = loop.global_step, steady()

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords
+from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords, why_step_needs_arguments
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
 from fastsup.loop.metrics import SummaryHook, numbers_in
@@ -280,9 +280,10 @@ class _GuardedCheckpoints(Checkpoints):
         self._guard = guard
 
     def _save(self, loop: Any, metrics: dict[str, float]) -> None:
-        if loop.steps:
+        if loop.steps and not self._guard.has_found:
             self._guard.act(loop)
-        super()._save(loop, metrics)
+        if not self._guard.has_found:
+            super()._save(loop, metrics)
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
@@ -297,6 +298,9 @@ def _with_data(
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
     """The step with its batches, and the states with the position in the data, if that can be saved."""
     if data is None:
+        reason = why_step_needs_arguments(step) if callable(step) else None
+        if reason is not None:
+            raise TypeError(f"{reason} Or pass the batches as data, the second argument of train.")
         return step, states
     if not callable(step):
         raise TypeError(f"step must be callable, got {step!r}.")

@@ -185,18 +185,20 @@ def what_was_seen(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("value", "where", "unknown"),
+    ("value", "where", "unknown", "hint"),
     [
-        ({"clusters": HOSTS, "tasks": {"type": "ps", "index": 0}}, "TF_CONFIG", "['clusters', 'tasks']"),
-        ({"sparseCluster": HOSTS}, "TF_CONFIG", "['sparseCluster']"),
-        ({"task": {"type": "worker", "id": 0}}, 'TF_CONFIG["task"]', "['id']"),
+        ({"clusters": HOSTS, "tasks": {"type": "ps", "index": 0}}, "TF_CONFIG", "['clusters', 'tasks']", "cluster"),
+        ({"sparseCluster": HOSTS}, "TF_CONFIG", "['sparseCluster']", "cluster"),
+        ({"task": {"type": "worker", "indx": 0}}, 'TF_CONFIG["task"]', "['indx']", "index"),
     ],
 )
-def test_keys_that_nobody_reads(set_tf_config: Any, tf_log: Any, value: Any, where: str, unknown: str) -> None:
+def test_keys_that_nobody_reads(
+    set_tf_config: Any, tf_log: Any, value: Any, where: str, unknown: str, hint: str
+) -> None:
     set_tf_config(value)
     assert est.RunConfig().is_chief
     (warning,) = [message for message in tf_log.messages if "has unknown keys" in message]
-    assert warning.startswith(f"{where} has unknown keys: {unknown}. The known ones are [")
+    assert warning.startswith(f"{where} has unknown keys: {unknown}. Did you mean {hint!r}? The known ones are [")
     assert ("'cluster'" if where == "TF_CONFIG" else "'index'") in warning
 
 

@@ -380,6 +380,8 @@ def test_objects_of_tensorflow_are_refused_with_the_remedy(tmp_path: Path) -> No
         ({"metric": "a"}, ValueError, "mode must be one of 'min', 'max'; got None"),
         ({"metric": 1, "mode": "min"}, TypeError, "metric must be the name of a number"),
         ({"mode": "min"}, ValueError, "mode='min' is for a metric"),
+        ({"keep_best": 2}, ValueError, "keep_best=2 is for a metric"),
+        ({"min_delta": 0.1}, ValueError, "min_delta=0.1 is for a metric"),
         ({"metric": "a", "mode": "min", "min_delta": -1}, ValueError, "min_delta must not be negative"),
         ({"save_at_end": 1}, TypeError, "save_at_end must be True or False"),
     ],
@@ -829,6 +831,8 @@ def test_the_best_of_no_metric(tmp_path: Path) -> None:
     saver = save(tmp_path, {"a": 1})
     with pytest.raises(ValueError, match='which="best" is for Checkpoints with a metric'):
         saver.restore("best")
+    with pytest.raises(ValueError, match=r"or the path of a checkpoint, got 'bset'\. Did you mean 'best'\?"):
+        saver.restore("bset")
     assert Checkpoints(tmp_path, {"state": {}}, metric="a", mode="min").restore("best") is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -122,6 +123,14 @@ def test_results_that_are_no_numbers(result: Any) -> None:
     with pytest.raises(TypeError, match=r"^function must return a number or a mapping of names to numbers, got "):
         loop.run()
     assert loop.global_step == 2
+
+
+def test_nan_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    results = iter([{"loss": 1.0, "auc": math.nan}, {"loss": math.nan}])
+    StepLoop(int, [EvaluateHook(lambda: next(results), every_steps=2)], max_steps=4).run()
+    assert [record.getMessage() for record in caplog.records] == [
+        "NaN in the evaluation at global step 2: auc. Such a result never counts as better."
+    ]
 
 
 def test_an_error_of_the_function_ends_the_loop() -> None:

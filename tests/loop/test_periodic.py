@@ -109,6 +109,7 @@ def write(*_: Any) -> None:
             ValueError,
             r"every must say when the function is called\. Pass steps, secs, epochs, at_end or on_error",
         ),
+        (lambda: every(True), TypeError, r"^steps must be a number, got True"),
         (lambda: every(0), ValueError, r"^steps must be positive, got 0"),
         (lambda: every("5"), TypeError, "^steps must be a number, got '5'"),  # type: ignore[arg-type]
         (lambda: every(secs=-1), ValueError, r"^secs must be positive, got -1"),

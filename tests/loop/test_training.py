@@ -128,6 +128,19 @@ def test_no_checkpoint_has_nan(tmp_path: Path) -> None:
     assert [saved.global_step for saved in Checkpoints(tmp_path, {"state": {}}).saved()] == [100, 50]
 
 
+def test_nan_at_the_end_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(NanResultError, match="NaN in the result of step 3: loss"):
+        train(lambda: float("nan"), max_steps=3, states={"state": {}}, directory=tmp_path, progress=False)
+    assert "has failed, too" not in caplog.text
+    assert Checkpoints(tmp_path, {"state": {}}).saved() == []
+
+
+def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for last, told in (10, []), (20, ["The checkpoint of step 10 was restored."]):
+        train(int, max_steps=last, states={"state": {}}, directory=tmp_path)
+        assert [line for line in capsys.readouterr().err.splitlines() if "restored" in line] == told
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -140,7 +153,7 @@ def test_no_checkpoint_has_nan(tmp_path: Path) -> None:
         ({"evaluate_steps": 0, "evaluate": int}, ValueError, "evaluate_steps must be positive, got 0"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
-        ({"step": lambda x: 1}, TypeError, "step must be callable without arguments"),
+        ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. A loop calls its step without"),
         ({"progress": "bar"}, TypeError, "progress must be True or False"),
         ({"max_steps": 1.5}, TypeError, "max_steps must be an integer"),
     ],
