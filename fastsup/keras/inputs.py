@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,15 @@ from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, 
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
+from tensorflow.python.eager import context
 
 from fastsup.core.probe import part_here
 from fastsup.keras.model_function import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
+
+# The order of more rows isn't kept for later calls.
+_MOST_ROWS_KEPT = 1 << 15
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
 
@@ -45,38 +50,33 @@ class OrderedBatches(ArrayBatches):
         return self._given
 
 
-class _ShuffledOrders:
-    """The orders that Keras's own adapter draws, in a new iterator for each epoch.
+def _order_of_keras(rows: int) -> NDArray[np.int64]:
+    """The order of an epoch, from a new adapter of Keras's. This takes as long as a thousand small steps."""
+    # With all rows in one batch, it gives the whole order as one element.
+    adapter = array_data_adapter.ArrayDataAdapter(np.arange(rows), batch_size=rows, shuffle=True)
+    order: NDArray[np.int64] = tf.nest.flatten(next(iter(adapter.get_tf_dataset())))[0].numpy()
+    return order
 
-    With a seed, all iterators give the same order. Making one takes as long as a thousand small steps.
 
-    Args:
-      rows: number of rows.
-      shuffle: the adapter's argument.
-    """
+@functools.lru_cache(maxsize=32)
+def _kept_order(rows: int, seed: int | None) -> NDArray[np.int64]:
+    return _order_of_keras(rows)
 
-    def __init__(self, rows: int, shuffle: Any) -> None:
-        # With all rows in one batch, it gives the whole order as one element.
-        self._dataset = array_data_adapter.ArrayDataAdapter(
-            np.arange(rows), batch_size=rows, shuffle=shuffle
-        ).get_tf_dataset()
-        self._first: list[NDArray[np.int64]] = []
-        self._random: Any = None
 
-    def draw(self) -> NDArray[np.int64]:
-        """The next order."""
-        if len(self._first) < 2:
-            self._first.append(self._next_of(iter(self._dataset)))
-            return self._first[-1]
-        if np.array_equal(*self._first):
-            return self._first[0]
-        if self._random is None:
-            self._random = iter(self._dataset.repeat())
-        return self._next_of(self._random)
+@functools.cache
+def _is_random_without_seed() -> bool:
+    """Whether Keras draws another order for each epoch if TensorFlow has no seed, as up to 3.15."""
+    return not np.array_equal(_order_of_keras(64), _order_of_keras(64))
 
-    def _next_of(self, iterator: Any) -> NDArray[np.int64]:
-        order: NDArray[np.int64] = tf.nest.flatten(next(iterator))[0].numpy()
-        return order
+
+def _drawing(rows: int) -> Callable[[], NDArray[np.int64]]:
+    """A function that draws the order of the next epoch of a call as Keras does: with a seed, always the same one."""
+    seed = context.global_seed()
+    if seed is None and _is_random_without_seed():
+        generator = np.random.default_rng()
+        return lambda: generator.permutation(rows)
+    order = _kept_order(rows, seed) if rows <= _MOST_ROWS_KEPT else _order_of_keras(rows)
+    return lambda: order
 
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class _ArrayEpochs:
 
     def __init__(self, arrays: Any, batch_size: int, shuffle: Any) -> None:
         self.batches = OrderedBatches(arrays, batch_size)
-        self._orders = _ShuffledOrders(self.batches.rows, shuffle) if shuffle else None
+        self._draw = _drawing(self.batches.rows) if shuffle else functools.partial(np.arange, self.batches.rows)
         self._blocks: ArrayBlocks | None = None
 
     @classmethod
@@ -207,7 +207,7 @@ class _ArrayEpochs:
 
     def open_epoch(self) -> ArrayBlocks:
         """Draws the order of an epoch. Returns the source of its batches."""
-        self.batches.begin(np.arange(self.batches.rows) if self._orders is None else self._orders.draw())
+        self.batches.begin(self._draw())
         if self._blocks is None:
             self._blocks = ArrayBlocks(self.batches)
         return self._blocks

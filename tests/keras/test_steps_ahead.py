@@ -427,6 +427,22 @@ def test_a_split_that_keras_refuses(split: Any) -> None:
     assert errors[0] == errors[1]
 
 
+def test_orders_of_many_calls_under_seeds() -> None:
+    """The order of an epoch is kept for the next calls: it is Keras's, whatever seed and number of rows came between."""
+
+    def run(accelerate: Any) -> list[list[bytes]]:
+        model = accelerate(new_model(jit_compile=False))
+        seen = []
+        for seed, rows in [(1, 40), (1, 41), (2, 40), (1, 40), (1, 41), (2, 41)]:
+            keras.utils.set_random_seed(seed)
+            model.fit(X[:rows], Y[:rows], batch_size=16, epochs=2, verbose=0)
+            model.fit(X[:rows], Y[:rows], batch_size=rows, verbose=0)
+            seen.append([weights.tobytes() for weights in model.get_weights()])
+        return seen
+
+    assert run(fastsup.keras.accelerate) == run(lambda model: model)
+
+
 def test_orders_without_a_seed() -> None:
     """Each epoch has all rows. Calls of `fit` have other orders where Keras's own have, which is so up to 3.15."""
 
