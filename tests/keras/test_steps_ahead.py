@@ -428,7 +428,7 @@ def test_a_split_that_keras_refuses(split: Any) -> None:
 
 
 def test_orders_of_many_calls_under_seeds() -> None:
-    """The order of an epoch is kept for the next calls: it is Keras's, whatever seed and number of rows came between."""
+    """The order of an epoch is kept for the next calls: it is Keras's, whatever other calls come between."""
 
     def run(accelerate: Any) -> list[list[bytes]]:
         model = accelerate(new_model(jit_compile=False))
