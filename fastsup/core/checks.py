@@ -203,11 +203,12 @@ _STEP_REMEDY = (
 )
 
 
-def check_step_function(step: Any) -> None:
+def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
     """Refuses a step that a loop can't call.
 
     Args:
       step: the step function of a loop.
+      remedy: what to do about a step that needs arguments.
 
     Raises:
       TypeError: it can't be called, or needs arguments.
@@ -216,7 +217,7 @@ def check_step_function(step: Any) -> None:
         raise TypeError(f"step must be callable, got {step!r}")
     error = _binding_error(step, ())
     if error is not None:
-        raise TypeError(f"step must be callable without arguments, got {step!r}: {error}. {_STEP_REMEDY}")
+        raise TypeError(f"step must be callable without arguments, got {step!r}: {error}. {remedy}")
 
 
 def why_step_needs_arguments(step: Any) -> str | None:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fastsup.core.checks import check_flag, check_interval, check_takes, suggest_keywords, why_step_needs_arguments
+from fastsup.core.checks import check_flag, check_interval, check_step_function, check_takes, suggest_keywords
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
 from fastsup.loop.metrics import SummaryHook, numbers_in
@@ -26,6 +26,10 @@ _logger = logging.getLogger("fastsup")
 # Of the summaries, and of the search for NaN.
 _REPORT_STEPS = 100
 _EVALUATE_STEPS = 1000
+_DATA_REMEDY = (
+    "Pass the batches as data, the second argument of train. Or pass fastsup.bind(step, ...) with the arguments of all "
+    "steps."
+)
 
 
 class Epochs:
@@ -298,9 +302,8 @@ def _with_data(
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
     """The step with its batches, and the states with the position in the data, if that can be saved."""
     if data is None:
-        reason = why_step_needs_arguments(step) if callable(step) else None
-        if reason is not None:
-            raise TypeError(f"{reason} Or pass the batches as data, the second argument of train.")
+        if callable(step):
+            check_step_function(step, _DATA_REMEDY)
         return step, states
     if not callable(step):
         raise TypeError(f"step must be callable, got {step!r}.")

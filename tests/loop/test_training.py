@@ -153,7 +153,7 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"evaluate_steps": 0, "evaluate": int}, ValueError, "evaluate_steps must be positive, got 0"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
-        ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. A loop calls its step without"),
+        ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. Pass the batches as data, the second"),
         ({"progress": "bar"}, TypeError, "progress must be True or False"),
         ({"max_steps": 1.5}, TypeError, "max_steps must be an integer"),
     ],
