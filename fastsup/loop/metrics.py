@@ -161,8 +161,8 @@ class SummaryHook(PeriodicHook):
 class MeansHook(Hook):
     """Writes the means of the numbers of all results since it wrote last, and the rate of the steps.
 
-    It is called after every step, and keeps the results. They are read when it writes, so that it waits for no device
-    in between. Steps that are made many in one compiled call stay so.
+    It is called after every step, and keeps the results. It reads them when it writes, so it doesn't wait for a device
+    between. If one compiled call makes many steps, it adds up their numbers as arrays, without a Python call for each.
 
     The names are "mean/loss" for "loss", and "steps_per_sec".
 
@@ -188,7 +188,9 @@ class MeansHook(Hook):
         self._every_steps = math.ceil(every_steps)
         self._values = check_values(values)
         self._takes_result = values is None
+        # Of steps that came one by one; and the sum and the count of each number of the others.
         self._results: list[Any] = []
+        self._sums: dict[str, tuple[float, int]] = {}
         self.means: dict[str, float] = {}
         self.steps_per_sec: float | None = None
 
@@ -208,31 +210,40 @@ class MeansHook(Hook):
           loop: the `StepLoop`, whose global step is that of the last one.
           values: the results, with the steps as the first dimension.
         """
-        self._results += each_result(values)
+        columns = _columns_of(values) if self._takes_result else None
+        if columns is None:
+            self._results += each_result(values)
+        else:
+            self._add(columns)
         if loop.global_step >= self._next_step:
             self._report(loop)
 
     def end(self, loop: Any) -> None:
-        if self._results:
+        if loop.steps > self._steps_before:
             self._report(loop)
         if self._flush is not None:
             with writing_files():
                 self._flush()
 
     def _restart(self, loop: Any) -> None:
-        self._results = []
-        self._time = steady()
+        self._results, self._sums = [], {}
+        self._time, self._steps_before = steady(), loop.steps
         self._next_step = (loop.global_step // self._every_steps + 1) * self._every_steps
 
     def _report(self, loop: Any) -> None:
-        found = self._columns()
-        self.steps_per_sec = len(self._results) / max(steady() - self._time, 1e-9)
-        # A name that some steps don't have is the mean over the others.
-        self.means = {name: sum(values) / len(values) for name, values in found.items()}
+        self._add(self._columns())
+        self.steps_per_sec = (loop.steps - self._steps_before) / max(steady() - self._time, 1e-9)
+        # If some steps don't have a name, its mean is over the others.
+        self.means = {name: total / count for name, (total, count) in self._sums.items()}
         for name, mean in self.means.items():
             self._write(f"mean/{name}", mean, loop.global_step)
         self._write("steps_per_sec", self.steps_per_sec, loop.global_step)
         self._restart(loop)
+
+    def _add(self, columns: Mapping[str, Any]) -> None:
+        for name, values in columns.items():
+            total, count = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + float(sum(values) if type(values) is list else values.sum()), count + len(values)
 
     def _columns(self) -> dict[str, list[float]]:
         """The numbers of the results, by name."""
@@ -244,6 +255,17 @@ class MeansHook(Hook):
             for name, value in named_numbers(self._values(result)).items():
                 found.setdefault(name, []).append(value)
         return found
+
+
+def _columns_of(values: Any) -> dict[str, Any] | None:
+    """The numbers of several steps, by name, as arrays of shape [steps]; None if each result has to be read."""
+    import numpy as np  # Who gives several results at once has loaded it.
+
+    columns = values if isinstance(values, Mapping) else {"loss": values}
+    for column in columns.values():
+        if not (isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "iufb"):
+            return None
+    return {str(name): column.astype(np.float64) for name, column in columns.items()}
 
 
 def _writing(writer: Any) -> Write:
