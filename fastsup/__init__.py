@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from fastsup.compat.install import install as install
     from fastsup.compat.install import uninstall as uninstall
     from fastsup.eager.function import function as function
+    from fastsup.loop.batches import bind_batches as bind_batches
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
     from fastsup.steps.array_batches import ArrayBatches as ArrayBatches
     from fastsup.steps.bind import bind as bind
-    from fastsup.steps.bind import bind_batches as bind_batches
 
 
 def get_include() -> str:
@@ -65,7 +65,7 @@ _MODULES = {
     "HookProfiler": "fastsup.profile.profiler",
     "Session": "fastsup.runtime.session",
     "bind": "fastsup.steps.bind",
-    "bind_batches": "fastsup.steps.bind",
+    "bind_batches": "fastsup.loop.batches",
     "function": "fastsup.eager.function",
     "install": "fastsup.compat.install",
     "uninstall": "fastsup.compat.install",

@@ -23,6 +23,7 @@ __all__ = [
     "check_members",
     "check_no_pattern",
     "check_number",
+    "check_plain_function",
     "check_range",
     "check_step_function",
     "check_takes",
@@ -203,6 +204,27 @@ _STEP_REMEDY = (
 )
 
 
+def check_plain_function(name: str, function: Any) -> None:
+    """Refuses what can't be called, and a function whose call doesn't run its body.
+
+    Args:
+      name: name of the argument, for the message.
+      function: value of the argument.
+
+    Raises:
+      TypeError: it can't be called, or is a coroutine or generator function.
+    """
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, got {function!r}.")
+    for is_kind, kind in (
+        (inspect.iscoroutinefunction, "a coroutine function"),
+        (inspect.isasyncgenfunction, "an asynchronous generator function"),
+        (inspect.isgeneratorfunction, "a generator function"),
+    ):
+        if is_kind(function):
+            raise TypeError(f"{name} must be a function whose call runs its body, got {function!r}: it is {kind}.")
+
+
 def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
     """Refuses a step that a loop can't call.
 
@@ -213,8 +235,7 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
     Raises:
       TypeError: it can't be called, or needs arguments.
     """
-    if not callable(step):
-        raise TypeError(f"step must be callable, got {step!r}")
+    check_plain_function("step", step)
     error = _binding_error(step, ())
     if error is not None:
         raise TypeError(f"step must be callable without arguments, got {step!r}: {error}. {remedy}")

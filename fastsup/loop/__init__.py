@@ -6,6 +6,7 @@ a `NanGuardHook` in front of a `CheckpointHook`, no checkpoint contains NaN.
 
 from fastsup.common.errors import NoIntactCheckpointError
 from fastsup.core import Hook, NativeHook
+from fastsup.loop.batches import Epochs
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.checkpoint_folder import SavedCheckpoint
 from fastsup.loop.checkpoints import Checkpoints
@@ -15,7 +16,7 @@ from fastsup.loop.nan_guard import NanGuardHook, NanResultError
 from fastsup.loop.periodic import PeriodicHook, StopAtStepHook, StopWhenHook, TimeLimitHook, every
 from fastsup.loop.progress import ProgressHook
 from fastsup.loop.step_loop import StepLoop
-from fastsup.loop.training import Epochs, train
+from fastsup.loop.training import train
 from fastsup.loop.writers import CsvWriter, JsonLinesWriter, TensorBoardWriter
 
 __all__ = [

@@ -176,8 +176,11 @@ class Checkpoints(PeriodicHook):
         # The checkpoints that this process has written or gone on from, oldest first: those that it may delete.
         self._own: list[SavedCheckpoint] = []
         self._hook_states: list[SavedState] = []
-        # The global step of the last evaluation, and its numbers.
+        # The global step of the last evaluation, and its numbers; and whether they are to be saved for being among the
+        # best, in this hook's turn: the hooks before it may change what is saved.
         self._evaluation: tuple[int, dict[str, float]] = -1, {}
+        self._is_among_best = False
+        self._comes_after_evaluations = False
         self._has_begun = False
         self.last_saved_step: int | None = None
 
@@ -201,8 +204,9 @@ class Checkpoints(PeriodicHook):
 
         Raises:
           NoIntactCheckpointError: there are checkpoints, and none is intact.
-          ValueError: the checkpoint doesn't fit the states; `which` is "best", and there is no `metric`; or `which` is
-            another word.
+          ValueError: the checkpoint doesn't fit the states; `which` is "best", and there is no `metric`; or the path
+            doesn't exist.
+          TypeError: `which` isn't a path.
           OSError: a checkpoint can't be read just now, or not by this user. An older one isn't tried.
         """
         if which == "best":
@@ -212,10 +216,15 @@ class Checkpoints(PeriodicHook):
             return self._restore_first(lambda: [saved.path for saved in rule.ranked(self.saved()[::-1])], [])
         if which == "newest":
             return self._restore_first(self._paths, [])
+        if not isinstance(which, str | os.PathLike):
+            raise TypeError(f'which must be "newest", "best" or the path of a checkpoint, got {which!r}.')
         path = os.path.normpath(os.fspath(which))
-        if os.path.basename(path) == str(which) and not os.path.lexists(path):
-            hint = did_you_mean(str(which), ("newest", "best"))
-            raise ValueError(f'which must be "newest", "best" or the path of a checkpoint, got {which!r}.{hint}')
+        if not os.path.lexists(path):
+            hint = " Did you mean 'newest'?" if which == "latest" else did_you_mean(str(which), ("newest", "best"))
+            raise ValueError(
+                f'which must be "newest", "best" or the path of a checkpoint that exists, got {which!r}.'
+                f"{hint or ' saved() lists the checkpoints.'}"
+            )
         return self._restore_first(lambda: [path], [])
 
     def restore_for(self, loop: Any) -> int | None:
@@ -247,6 +256,9 @@ class Checkpoints(PeriodicHook):
         self._folder.open()
         if self._rule is not None:
             self._rule.begin(loop, "Checkpoints")
+        before = list(loop.hooks)[: list(loop.hooks).index(self)]
+        self._comes_after_evaluations = all(hook in before for hook in evaluating_hooks(loop))
+        self._is_among_best = False
         self._hook_states = self._states_of_hooks(loop)
         for state in (*self._states, *self._hook_states):
             state.check_savable()
@@ -263,13 +275,18 @@ class Checkpoints(PeriodicHook):
         self.last_saved_step = getattr(loop, "restored_step", None)
         super().begin(loop)
 
+    def after_step(self, loop: Any, value: Any) -> None:
+        self.never_due()  # An evaluation may have made it due.
+        super().after_step(loop, value)
+
     def act(self, loop: Any) -> None:
-        if loop.global_step != self.last_saved_step:
+        if self._is_among_best or loop.global_step != self.last_saved_step:
             step, metrics = self._evaluation
+            self._is_among_best = False
             self._save(loop, metrics if step == loop.global_step else {})
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Saves a checkpoint if the results of an evaluation are among the best.
+        """Has a checkpoint saved if the results of an evaluation are among the best.
 
         Args:
           loop: the `StepLoop`.
@@ -283,7 +300,11 @@ class Checkpoints(PeriodicHook):
         if any(saved.global_step == loop.global_step == self.last_saved_step for saved in best):
             return  # The loop has gone on from it, and evaluates the same again.
         if self._rule.is_better(value, best[-1].metrics[self._rule.metric] if len(best) == self._keep_best else None):
-            self._save(loop, dict(metrics))
+            self._is_among_best = True
+            if self._comes_after_evaluations:
+                self.due_at_step(loop.global_step)
+            else:
+                self.act(loop)
 
     def end(self, loop: Any) -> None:
         self.save_last(loop)
@@ -296,7 +317,7 @@ class Checkpoints(PeriodicHook):
         Args:
           loop: the `StepLoop`.
         """
-        if self._save_at_end:
+        if self._save_at_end or self._is_among_best:
             self.act(loop)
 
     def _paths(self) -> list[str]:

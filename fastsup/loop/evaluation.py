@@ -16,7 +16,7 @@ from fastsup.loop.checkpoints import Checkpoints, MetricRule, evaluating_hooks
 from fastsup.loop.metrics import named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
-__all__ = ["EarlyStoppingHook", "EvaluateHook"]
+__all__ = ["EarlyStoppingHook", "EvaluateHook", "function_of_loop"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -64,6 +64,8 @@ class EvaluateHook(PeriodicHook):
         every_epochs: int | None = None,
     ) -> None:
         check_flag(at_end=at_end)
+        if every_steps is None and every_secs is None and every_epochs is None and not at_end:
+            raise ValueError("at_end=False needs an interval: pass every_steps, every_secs or every_epochs.")
         if every_steps is None and every_secs is None and every_epochs is None and at_end:
             every_secs = math.inf
         super().__init__(every_steps, every_secs, every_epochs)
@@ -71,7 +73,8 @@ class EvaluateHook(PeriodicHook):
             check_number("max_share", max_share)
             if not 0 < max_share < 1:
                 raise ValueError(f"max_share must lie between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
-        self._function = _of_the_loop(function)
+        self._function = function_of_loop("function", function)
+        self._given = function
         #: The name of the hook in a profile.
         self.profile_name: str = f"evaluate by {getattr(function, '__name__', type(function).__name__)}"
         self._at_end = at_end
@@ -80,6 +83,9 @@ class EvaluateHook(PeriodicHook):
         self.metrics: dict[str, float] = {}
         self.secs = 0.0
         self.skipped = 0
+
+    def __repr__(self) -> str:
+        return f"<fastsup.loop.EvaluateHook of {self._given!r}>"
 
     def begin(self, loop: Any) -> None:
         heard = [hook for hook in loop.hooks if callable(getattr(hook, "on_evaluation", None))]
@@ -114,7 +120,8 @@ class EvaluateHook(PeriodicHook):
             self.metrics = named_numbers(result)
         except TypeError as error:
             raise TypeError(
-                f"function must return a number or a mapping of names to numbers, got {result!r:.200} of {self!r}."
+                f"function must return a number or a mapping of names to numbers, got {result!r:.200} from "
+                f"{self._given!r}."
             ) from error
         bad = [name for name, number in self.metrics.items() if math.isnan(number)]
         if bad and not self._has_warned:
@@ -130,10 +137,18 @@ class EvaluateHook(PeriodicHook):
             hook.on_evaluation(loop, self.metrics)
 
 
-def _of_the_loop(function: Any) -> Callable[[Any], Any]:
-    """A function of the loop, for one that need not take it."""
+def function_of_loop(name: str, function: Any) -> Callable[[Any], Any]:
+    """A function of the loop, for one that need not take it.
+
+    Args:
+      name: name of the argument, for the message.
+      function: the value of the argument.
+
+    Raises:
+      TypeError: it can't be called without arguments, nor with one.
+    """
     if not callable(function):
-        raise TypeError(f"function must be a function that evaluates, got {function!r}.")
+        raise TypeError(f"{name} must be a function that evaluates, got {function!r}.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -145,7 +160,7 @@ def _of_the_loop(function: Any) -> Callable[[Any], Any]:
             signature.bind(None)
         except TypeError as error:
             raise TypeError(
-                f"function must take no arguments, or the loop, got {function!r}: {error}. Pass functools.partial("
+                f"{name} must take no arguments, or the loop, got {function!r}: {error}. Pass functools.partial("
                 "function, ...) with its arguments."
             ) from None
         return function  # type: ignore[no-any-return]

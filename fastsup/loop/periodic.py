@@ -35,8 +35,8 @@ class PeriodicHook(Hook):
       every_secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that
         passes first counts.
       every_epochs: `act` is called after the last step of each epoch whose number is a multiple of this number, or
-        None. The step of the loop takes batches that know their epochs: of `fastsup.bind_batches` with a
-        `fastsup.ArrayBatches`, or of `fastsup.loop.train`.
+        None. The step of the loop takes batches that know their epochs: `fastsup.bind_batches` of a
+        `fastsup.loop.Epochs` or a `fastsup.ArrayBatches`, or that of `fastsup.loop.train`.
 
     Raises:
       ValueError: an interval isn't positive, or none is given.
@@ -86,9 +86,9 @@ class PeriodicHook(Hook):
         length = getattr(batches, "batches_per_epoch", None)
         if length is None:
             raise ValueError(
-                f"every_epochs={self.every_epochs!r} needs a step whose batches know their epochs, got {batches!r}. "
-                "Pass fastsup.bind_batches(step, fastsup.ArrayBatches(...)) as the step, data with a length to "
-                "fastsup.loop.train, or every_steps."
+                f"An interval of {self.every_epochs!r} epochs needs a step whose batches know their epochs. Pass "
+                "fastsup.bind_batches(step, batches) as the step of the loop, with fastsup.loop.Epochs(data) or a "
+                "fastsup.ArrayBatches as batches, or an interval in steps."
             )
         self._epoch_steps = epochs * length
         self._first_step = loop.global_step - batches.position

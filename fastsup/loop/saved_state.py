@@ -82,6 +82,11 @@ def state_of(name: str, state: Any) -> SavedState:
     Raises:
       TypeError: there is no way.
     """
+    if _is_instance(state, "numpy", "ndarray") and not state.flags.writeable:
+        raise TypeError(
+            f"states[{name!r}] must be state that a restore can set, got a read-only array. Pass np.array(...) of it, "
+            "or keep it in a dict."
+        )
     if isinstance(state, tuple) and len(state) == 2 and all(map(callable, state)):
         if any(hasattr(part, "state_dict") for part in state):
             raise TypeError(f"states[{name!r}] must be one object, got {state!r:.200}. Give each its own name.")

@@ -1,25 +1,25 @@
-"""`train`: a loop with what a training usually needs around it; and batches that know their epochs."""
+"""`train`: a loop with what a training usually needs around it."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fastsup.core.checks import check_flag, check_interval, check_step_function, check_takes, suggest_keywords
+from fastsup.core.checks import check_flag, check_interval, check_step_function, suggest_keywords
+from fastsup.loop.batches import Epochs, bind_batches
 from fastsup.loop.checkpoints import Checkpoints
-from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook
+from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook, function_of_loop
 from fastsup.loop.metrics import SummaryHook, numbers_in
 from fastsup.loop.nan_guard import NanGuardHook
 from fastsup.loop.progress import ProgressHook
 from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.writers import JsonLinesWriter, TensorBoardWriter
 
-__all__ = ["Epochs", "train"]
+__all__ = ["train"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -32,141 +32,20 @@ _DATA_REMEDY = (
 )
 
 
-class Epochs:
-    """Batches of data that is gone through again and again, such as a `DataLoader` of PyTorch or a list of batches.
-
-        def shuffled(epoch):
-            order = np.random.default_rng(epoch).permutation(len(x))
-            return [(x[rows], y[rows]) for rows in np.array_split(order, 50)]
-
-        batches = Epochs(shuffled, 20)
-
-    It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
-    epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
-
-    Args:
-      data: an iterable that can be gone through several times; or a function of the number of the epoch, from 0 on,
-        that returns an iterable of its batches.
-      epochs: number of times, or None for no limit.
-
-    Attributes:
-      batches_per_epoch: the length of `data`, or of what the function returns for epoch 0; None if that has none.
-      position: number of batches that were taken.
-
-    Raises:
-      TypeError: `data` isn't one of the two, or is an iterator, or `epochs` isn't an integer.
-      ValueError: `epochs` isn't positive.
-    """
-
-    @suggest_keywords
-    def __init__(self, data: Iterable[Any] | Callable[[int], Iterable[Any]], epochs: int | None = None) -> None:
-        is_function = callable(data) and not isinstance(data, Iterable)
-        if is_function:
-            check_takes("data", data, "the number of the epoch")
-        elif not isinstance(data, Iterable) or isinstance(data, Iterator):
-            raise TypeError(
-                f"data must be an iterable that can be gone through several times, got {data!r:.200}. Pass a list or a "
-                "DataLoader, not an iterator."
-            )
-        if epochs is not None:
-            if isinstance(epochs, bool) or not hasattr(epochs, "__index__"):
-                raise TypeError(f"epochs must be an integer or None, got {epochs!r}.")
-            if epochs < 1:
-                raise ValueError(f"epochs must be positive, got {epochs!r}.")
-        source: Any = data
-        self._batches_of: Callable[[int], Any] = source if is_function else lambda epoch: source
-        self._name = getattr(data, "__name__", type(data).__name__)
-        self._epochs = epochs
-        self._iterator: Iterator[Any] | None = None
-        self._epoch, self._batch = 0, 0
-        self.position = 0
-        try:
-            self.batches_per_epoch: int | None = len(self._batches_of(0))
-        except TypeError:
-            self.batches_per_epoch = None
-
-    def __repr__(self) -> str:
-        return f"<fastsup.loop.Epochs of {self._name}, at batch {self._batch} of epoch {self._epoch}>"
-
-    @property
-    def epoch(self) -> int:
-        """Number of epochs that were gone through."""
-        return self._epoch
-
-    def __iter__(self) -> Epochs:
-        return self
-
-    def __next__(self) -> Any:
-        """The next batch.
-
-        Raises:
-          StopIteration: all epochs were gone through, or the data has no batch.
-        """
-        if self._epoch == self._epochs:
-            raise StopIteration
-        if self._iterator is None:
-            self._iterator = iter(self._batches_of(self._epoch))
-            for _ in range(self._batch):
-                next(self._iterator, None)
-        try:
-            batch = next(self._iterator)
-        except StopIteration:
-            if not self._batch:
-                raise
-            self._end_epoch()
-            return next(self)
-        self._batch += 1
-        self.position += 1
-        if self._batch == self.batches_per_epoch:
-            self._end_epoch()
-        return batch
-
-    def _end_epoch(self) -> None:
-        self._epoch += 1
-        self._batch = 0
-        self._iterator = None
-
-    def state_dict(self) -> dict[str, int]:
-        """The position, for a checkpoint."""
-        return {"epoch": self._epoch, "batch": self._batch, "position": self.position}
-
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on from a position that a checkpoint has.
-
-        Args:
-          state: what `state_dict` has returned.
-        """
-        self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
-        self._iterator = None
-
-
-class _BatchStep:
-    """A step that takes the next batch, as `fastsup.bind_batches` makes one with TensorFlow."""
-
-    def __init__(self, step: Callable[..., Any], batches: Iterator[Any]) -> None:
-        self.step = step
-        self.batches = batches
-
-    def __call__(self) -> Any:
-        batch = next(self.batches)
-        return self.step(*batch) if isinstance(batch, tuple | list) else self.step(batch)
-
-    def __repr__(self) -> str:
-        return f"<{self.step!r} with batches of {self.batches!r}>"
-
-
 @suggest_keywords
 def train(
     step: Callable[..., Any],
     data: Iterable[Any] | Callable[[int], Iterable[Any]] | None = None,
     *,
     max_steps: int | None = None,
+    epochs: int | None = None,
     states: Mapping[str, Any] | None = None,
     directory: str | os.PathLike[str] | None = None,
     evaluate: Callable[..., Any] | None = None,
     evaluate_steps: int | None = None,
     metric: str | None = None,
     mode: str | None = None,
+    keep_best: int = 1,
     patience: int | None = None,
     hooks: Iterable[Any] = (),
     progress: bool = True,
@@ -190,9 +69,10 @@ def train(
         gives several arguments.
       data: the batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, an iterable, or a function of the number of the
         epoch that returns one. What can be gone through several times, as a list or a DataLoader of PyTorch, is gone
-        through until `max_steps`. The position of what has `state_dict` and `load_state_dict`, and of what `Epochs`
-        takes, is saved with the states.
+        through for all `epochs`, or until `max_steps`. The position of what has `state_dict` and `load_state_dict`, and
+        of what `Epochs` takes, is saved with the states.
       max_steps: the global step at which the loop ends; None for the end of the data.
+      epochs: number of times that the data is gone through. None: once, or with `max_steps` without a limit.
       states: what `Checkpoints` saves and restores, by name.
       directory: where checkpoints and metrics go; None to save nothing.
       evaluate: function without arguments, or of the loop, that returns a number or a mapping of names to numbers.
@@ -200,8 +80,9 @@ def train(
         1,000 steps.
       metric: name of the number of the evaluation by which checkpoints are the best.
       mode: "max" if a larger number is better, "min" if a smaller one is.
+      keep_best: number of the best checkpoints that stay.
       patience: number of evaluations in a row without a better result after which the loop ends; None for no such end.
-      hooks: more hooks.
+      hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved.
       progress: whether the progress is shown.
 
     Returns:
@@ -213,21 +94,31 @@ def train(
       Exception: an error of the step function, of a hook, or of a restore.
     """
     check_flag(progress=progress)
+    for name, value, kind, what in (
+        ("states", states, Mapping, 'a dictionary of states by name. Pass {"state": ...}'),
+        ("hooks", hooks, Iterable, "a list of hooks. Pass [hook] for one"),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} must be {what}; got {value!r:.200}.")
     _check_needs(states=(states, directory, "directory"), directory=(directory, states, "states"))
     _check_needs(evaluate_steps=(evaluate_steps, evaluate, "evaluate"), metric=(metric, evaluate, "evaluate"))
-    _check_needs(metric=(metric, mode, "mode"), patience=(patience, metric, "metric"))
+    _check_needs(metric=(metric, mode, "mode"), mode=(mode, metric, "metric"), patience=(patience, metric, "metric"))
+    if metric is not None and directory is None and patience is None:
+        raise ValueError(
+            f"metric={metric!r} needs directory, to keep the best checkpoint, or patience. Pass one of them."
+        )
     if evaluate_steps is not None:
         check_interval("evaluate_steps", evaluate_steps)
-    bound, states = _with_data(step, data, max_steps, dict(states or {}))
-    if not isinstance(hooks, Iterable):
-        raise TypeError(f"hooks must be a list of hooks, got {hooks!r}. Pass [{hooks!r}] for one.")
+    if evaluate is not None:
+        function_of_loop("evaluate", evaluate)
+    bound, states = _with_data(step, data, max_steps, epochs, dict(states or {}))
     values = _NumbersOfSteps()
     guard = NanGuardHook(every_steps=_REPORT_STEPS, values=values)
     ready: list[Any] = [guard]
     saver = None
     writers: list[Any] = []
     if directory is not None:
-        saver = _GuardedCheckpoints(guard, directory, states, metric=metric, mode=mode)
+        saver = _GuardedCheckpoints(guard, directory, states, metric=metric, mode=mode, keep_best=keep_best)
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
@@ -240,9 +131,10 @@ def train(
             ready.append(EvaluateHook(evaluate, every_epochs=1))
         else:
             ready.append(EvaluateHook(evaluate, _EVALUATE_STEPS if evaluate_steps is None else evaluate_steps))
+    # What the program's hooks change, a learning rate for example, is in the checkpoint of that step.
+    ready += hooks
     ready += [] if saver is None else [saver]
     ready += [ProgressHook(values=values)] if progress else []
-    ready += hooks
     if patience is not None and metric is not None and mode is not None:
         ready.append(EarlyStoppingHook(metric, mode, patience, restore_best=saver))
     try:
@@ -251,6 +143,13 @@ def train(
     finally:
         for writer in writers:
             writer.close()
+    if max_steps is not None and not loop.should_stop():
+        _logger.warning(
+            "The data has ended at global step %d, before max_steps=%d. To go through it several times, pass a list or "
+            "a function of the epoch's number as data.",
+            loop.global_step,
+            max_steps,
+        )
     return loop
 
 
@@ -298,25 +197,37 @@ def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
 
 
 def _with_data(
-    step: Any, data: Any, max_steps: int | None, states: dict[str, Any]
+    step: Any, data: Any, max_steps: int | None, epochs: int | None, states: dict[str, Any]
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
     """The step with its batches, and the states with the position in the data, if that can be saved."""
     if data is None:
         if callable(step):
             check_step_function(step, _DATA_REMEDY)
+        if epochs is not None:
+            raise ValueError(f"epochs={epochs!r} needs data. Pass the batches as data, or max_steps.")
         return step, states
     if not callable(step):
         raise TypeError(f"step must be callable, got {step!r}.")
-    if not isinstance(data, Iterable) and not callable(data):
+    if (not isinstance(data, Iterable) and not callable(data)) or isinstance(data, str | bytes | Mapping):
         raise TypeError(f"data must be an iterable of batches, or a function of the epoch's number, got {data!r:.200}.")
-    if hasattr(data, "element_spec") and "tensorflow" in sys.modules:
-        from fastsup.steps.bind import bind_batches
-
-        bound: Any = bind_batches(step, data)
-    elif isinstance(data, Iterator):
-        bound = _BatchStep(step, data)
-    else:
-        bound = _BatchStep(step, Epochs(data, 1 if max_steps is None else None))
+    if (
+        type(data) is tuple
+        and len({getattr(part, "shape", [None])[:1] for part in data}) == 1
+        and hasattr(data[0], "shape")
+    ):
+        _logger.warning(
+            "data is a tuple of %d arrays, and each of them is taken for a batch. For batches of their rows pass "
+            "fastsup.ArrayBatches(data, 32).",
+            len(data),
+        )
+    if not (hasattr(data, "element_spec") or isinstance(data, Iterator)):
+        data = Epochs(data, 1 if max_steps is None and epochs is None else epochs)
+    elif epochs is not None:
+        raise ValueError(
+            f"epochs={epochs!r} is for data that can be gone through several times, got {data!r:.200}. Pass epochs to "
+            "ArrayBatches, or repeat a dataset."
+        )
+    bound: Any = bind_batches(step, data)
     batches = bound.batches
     if hasattr(batches, "state_dict") and not any(state is batches for state in states.values()):
         if "data" in states:

@@ -17,7 +17,8 @@ class _LinesWriter:
     """Appends a line of text for each number.
 
     Args:
-      path: the file. Its directory must exist. If a process was killed while it wrote the last line, that is cut off.
+      path: the file. Its directory is made if it doesn't exist. If a process was killed while it wrote the last line,
+        that is cut off.
 
     Raises:
       OSError: the file can't be written.
@@ -25,6 +26,7 @@ class _LinesWriter:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = os.fspath(path)
+        os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         _cut_unfinished_line(self.path)
         # Each line goes to the system at once: a killed process loses none.
         self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115
@@ -86,7 +88,7 @@ class JsonLinesWriter(_LinesWriter):
     A value that is NaN or infinite is a text, since JSON has no such number.
 
     Args:
-      path: the file. Its directory must exist.
+      path: the file. Its directory is made if it doesn't exist.
 
     Raises:
       OSError: the file can't be written.
@@ -106,7 +108,7 @@ class CsvWriter(_LinesWriter):
     counts.
 
     Args:
-      path: the file. Its directory must exist.
+      path: the file. Its directory is made if it doesn't exist.
 
     Raises:
       OSError: the file can't be written.

@@ -362,8 +362,8 @@ def _has_shapes(flat: list[Any], others: list[Any]) -> bool:
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments of a step function that a batch, or its structure of specs, becomes: a tuple becomes several."""
-    return batch if type(batch) is tuple else (batch,)
+    """The arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
+    return tuple(batch) if type(batch) in (tuple, list) else (batch,)
 
 
 class BatchCall:

@@ -1,4 +1,4 @@
-"""`fastsup.bind` and `fastsup.bind_batches`: a step function with its arguments, as a step of a loop."""
+"""`fastsup.bind`, and what `fastsup.bind_batches` makes with TensorFlow: a step function with its arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastsup.steps.batches import BatchCall, as_arguments
 from fastsup.steps.fused import fused_step, without_instance
 from fastsup.steps.native import Bound
 
-__all__ = ["BatchStep", "BoundStep", "bind", "bind_batches"]
+__all__ = ["BatchStep", "BoundStep", "batch_step", "bind"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,32 +81,8 @@ def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
     return BoundStep(step, args, kwargs)
 
 
-def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> BatchStep:
-    """Makes a step for `StepLoop` of a step function that takes a batch.
-
-        StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
-
-    Each step takes the next batch, outside the step function: so XLA can compile it (`jit_compile=True`), and the loop
-    can run many steps in one compiled call. The loop ends with the batches.
-
-    Args:
-      step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
-      batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, or any iterable of batches.
-      *args: positional arguments that come before those of the batch.
-      **kwargs: keyword arguments.
-
-    Returns:
-      A callable without arguments, which calls `step(*args, *batch, **kwargs)` for a batch that is a tuple, and
-      `step(*args, batch, **kwargs)` for any other.
-
-    Raises:
-      TypeError: `step` can't be called, or `batches` can't be iterated over.
-    """
-    if not callable(step):
-        raise TypeError(f"step must be callable, got {step!r}.")
-    if not isinstance(batches, Iterable):
-        raise TypeError(
-            "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
-            f"{batches!r}."
-        )
+def batch_step(
+    step: Callable[..., Any], batches: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> BatchStep:
+    """What `fastsup.bind_batches` makes if TensorFlow has been imported."""
     return BatchStep(step, iter(batches), args, kwargs)

@@ -82,7 +82,7 @@ state = batches.serialize()
 print(batches.position, [len(batch["y"]) for batch in batches])
 batches.deserialize(state)
 print(batches.position, batches)
-for name in ("Session", "bind", "bind_batches", "contrib", "estimator", "experiment", "function", "keras", "train"):
+for name in ("Session", "bind", "contrib", "estimator", "experiment", "function", "keras", "train"):
     try:
         getattr(fastsup, name)
     except ModuleNotFoundError as error:
@@ -107,7 +107,7 @@ def test_arrays_have_the_same_batches_without_tensorflow(processes: Processes, t
     assert lines == [
         "4 [4, 2]",
         "4 <fastsup.ArrayBatches of 10 rows, 4 a batch, at batch 4>",
-        *["Session", "bind", "bind_batches", "contrib", "estimator", "experiment", "function", "keras", "train"],
+        *["Session", "bind", "contrib", "estimator", "experiment", "function", "keras", "train"],
         "element_spec",
     ]
 

@@ -147,7 +147,7 @@ def test_an_error_of_the_function_ends_the_loop() -> None:
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
         ({"every_secs": "x"}, TypeError, "every_secs must be a number"),
         ({"at_end": None}, TypeError, "at_end must be True or False"),
-        ({"at_end": False}, ValueError, "Either every_secs or every_steps should be provided"),
+        ({"at_end": False}, ValueError, "at_end=False needs an interval: pass every_steps"),
         ({"max_share": 1}, ValueError, "max_share must lie between 0 and 1, got 1"),
         ({"max_share": "half"}, TypeError, "max_share must be a number"),
     ],

@@ -13,6 +13,7 @@ import fastsup
 from fastsup.core.clock import steady
 from fastsup.loop import (
     CheckpointHook,
+    Epochs,
     NanGuardHook,
     PeriodicHook,
     ProgressHook,
@@ -270,11 +271,20 @@ def test_epochs_of_steps_in_one_compiled_call() -> None:
 
 def test_epochs_need_batches_that_know_them() -> None:
     loop = StepLoop(int, [every(epochs=1)(print)], max_steps=3)
-    with pytest.raises(ValueError, match=r"every_epochs=1 needs a step whose batches know their epochs, got None"):
+    with pytest.raises(ValueError, match=r"1 epochs needs a step .*fastsup.bind_batches\(step, batches\)"):
         loop.run()
     assert loop.steps == 0
     with pytest.raises(ValueError, match="epochs must be positive"):
         every(epochs=0)
+
+
+def test_epochs_of_any_data_in_a_loop() -> None:
+    """`bind_batches` takes what `Epochs` takes; a batch that is a list gives its parts."""
+    seen: list[Any] = []
+    steps = fastsup.bind_batches(lambda scale, x, y: scale * (x + y), Epochs([[1, 2], (3, 4)], 3), 10)
+    hook = every(epochs=1)(lambda loop: seen.append((loop.global_step, loop.result)))
+    assert StepLoop(steps, [hook]).run() == 70
+    assert seen == [(2, 70), (4, 70), (6, 70)]
 
 
 def test_progress_shows_the_epoch() -> None:

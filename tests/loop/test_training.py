@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections.abc import Iterator
@@ -106,6 +107,63 @@ def test_without_data_and_with_hooks() -> None:
     assert (loop.global_step, seen) == (25, [10, 20])
 
 
+async def coroutine(batch: Any = None) -> float:
+    return 1.0
+
+
+def test_epochs_of_data() -> None:
+    steps: list[int] = []
+    assert train(steps.append, [1, 2, 3], epochs=2, progress=False).global_step == 6
+    assert train(steps.append, lambda epoch: [epoch], epochs=4, max_steps=3, progress=False).global_step == 3
+    assert steps == [1, 2, 3, 1, 2, 3, 0, 1, 2]
+
+
+def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    train(float, (i for i in range(3)), max_steps=100, progress=False)
+    assert "The data has ended at global step 3, before max_steps=100." in caplog.text
+    caplog.clear()
+    batches = (i for i in range(3))
+    assert train(float, lambda epoch: batches, epochs=5, progress=False).global_step == 3
+    assert "The batches end before epoch 2 of 5: <lambda> gave none. A generator can be gone" in caplog.text
+    caplog.clear()
+    train(lambda batch: 0.5, (np.zeros((4, 2)), np.zeros((4, 1))), progress=False)
+    assert "data is a tuple of 2 arrays, and each of them is taken for a batch." in caplog.text
+    caplog.clear()
+    train(float, [1, 2], max_steps=2, progress=False)
+    train(float, [1, 2], epochs=2, progress=False)
+    assert caplog.text == ""
+
+
+def test_what_a_hook_changes_is_in_the_best_checkpoint(tmp_path: Path) -> None:
+    """The checkpoint of a step is saved after the program's hooks: a killed run goes on with their changes."""
+
+    def run(folder: Path, last: int) -> dict[str, Any]:
+        state = {"w": np.zeros(1), "rate": 1.0}
+
+        @every(epochs=1)
+        def schedule(loop: Any) -> None:
+            state["rate"] *= 0.5
+
+        def step(batch: int) -> float:
+            state["w"] += state["rate"]
+            made.append(batch)
+            if len(made) > last:
+                raise KeyError("killed")
+            return 0.5
+
+        made: list[int] = []
+        with contextlib.suppress(KeyError):
+            train(
+                step, lambda epoch: list(range(10)), max_steps=50, states={"state": state}, directory=folder,
+                evaluate=lambda: float(state["w"][0]), metric="loss", mode="max", hooks=[schedule], progress=False,
+            )  # fmt: skip
+        return state
+
+    alone = run(tmp_path / "alone", 1000)
+    run(tmp_path / "killed", 25)
+    assert run(tmp_path / "killed", 1000) == alone
+
+
 def test_nan_is_an_error_and_other_results_are_not() -> None:
     train(lambda: ("x", object()), max_steps=200, progress=False)
     with pytest.raises(NanResultError, match="NaN in the result of step 100: loss"):
@@ -151,6 +209,15 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"patience": 3, "evaluate": int}, ValueError, "patience=3 needs metric."),
         ({"evaluate_steps": 3}, ValueError, "evaluate_steps=3 needs evaluate."),
         ({"evaluate_steps": 0, "evaluate": int}, ValueError, "evaluate_steps must be positive, got 0"),
+        ({"data": {"a": [1]}}, TypeError, "data must be an iterable of batches, or a function of the epoch's number"),
+        ({"states": [1], "directory": "x"}, TypeError, 'states must be a dictionary of states by name. Pass {"state"'),
+        ({"mode": "max"}, ValueError, "mode='max' needs metric"),
+        ({"metric": "a", "mode": "max", "evaluate": int}, ValueError, "metric='a' needs directory, to keep the best"),
+        ({"evaluate": 3}, TypeError, "evaluate must be a function that evaluates, got 3"),
+        ({"epochs": 3}, ValueError, "epochs=3 needs data"),
+        ({"epochs": 3, "data": iter([1])}, ValueError, "epochs=3 is for data that can be gone through several times"),
+        ({"step": coroutine}, TypeError, "step must be a function whose call runs its body, got <function coroutine"),
+        ({"step": coroutine, "data": [1]}, TypeError, "it is a coroutine function"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
         ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. Pass the batches as data, the second"),
@@ -259,7 +326,9 @@ def test_epochs_of_nothing_end() -> None:
     ("arguments", "error", "message"),
     [
         ((3,), TypeError, "data must be an iterable that can be gone through several times, got 3"),
-        ((iter([1]),), TypeError, "Pass a list or a DataLoader, not an iterator."),
+        ((iter([1]),), TypeError, "Pass a list of batches or a DataLoader."),
+        (("abc",), TypeError, "several times, got 'abc'. Pass a list of batches"),
+        ((lambda epoch: None,), TypeError, "data must return an iterable of batches, got None from <function "),
         ((lambda: [1],), TypeError, "data must be a function of the number of the epoch, got"),
         (([1], 0), ValueError, "epochs must be positive, got 0"),
         (([1], 1.5), TypeError, "epochs must be an integer or None, got 1.5"),
@@ -274,7 +343,7 @@ def test_wrong_epochs(arguments: tuple[Any, ...], error: type[Exception], messag
 def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     train(lambda: None, max_steps=250, progress=False)
     assert caplog.text.count("The step has returned None, which has no number") == 1
-    with pytest.raises(TypeError, match="hooks must be a list of hooks, got"):
+    with pytest.raises(TypeError, match=r"hooks must be a list of hooks\. Pass \[hook\] for one; got"):
         train(float, max_steps=1, hooks=Hook())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="hooks must be an iterable of"):
         StepLoop(float, Hook(), max_steps=1)  # type: ignore[arg-type]

@@ -1,0 +1,186 @@
+"""Batches for a loop: data that is gone through several times, and steps that take the next batch."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
+
+__all__ = ["BatchStep", "Epochs", "bind_batches"]
+
+_logger = logging.getLogger("fastsup")
+
+
+class Epochs:
+    """Batches of data that is gone through again and again, such as a `DataLoader` of PyTorch or a list of batches.
+
+        def shuffled(epoch):
+            order = np.random.default_rng(epoch).permutation(len(x))
+            return [(x[rows], y[rows]) for rows in np.array_split(order, 50)]
+
+        batches = Epochs(shuffled, 20)
+
+    It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
+    epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
+
+    Args:
+      data: an iterable that can be gone through several times; or a function of the number of the epoch, from 0 on,
+        that returns an iterable of its batches.
+      epochs: number of times, or None for no limit.
+
+    Attributes:
+      batches_per_epoch: the length of `data`, or of what the function returns for epoch 0; None if that has none.
+      position: number of batches that were taken.
+
+    Raises:
+      TypeError: `data` isn't one of the two, or is an iterator, or `epochs` isn't an integer.
+      ValueError: `epochs` isn't positive.
+    """
+
+    @suggest_keywords
+    def __init__(self, data: Iterable[Any] | Callable[[int], Iterable[Any]], epochs: int | None = None) -> None:
+        is_function = callable(data) and not isinstance(data, Iterable)
+        if is_function:
+            check_takes("data", data, "the number of the epoch")
+        elif not isinstance(data, Iterable) or isinstance(data, Iterator | str | bytes | Mapping):
+            raise TypeError(
+                f"data must be an iterable that can be gone through several times, got {data!r:.200}. Pass a list of "
+                "batches or a DataLoader."
+            )
+        if epochs is not None:
+            if isinstance(epochs, bool) or not hasattr(epochs, "__index__"):
+                raise TypeError(f"epochs must be an integer or None, got {epochs!r}.")
+            if epochs < 1:
+                raise ValueError(f"epochs must be positive, got {epochs!r}.")
+        source: Any = data
+        self._batches_of: Callable[[int], Any] = source if is_function else lambda epoch: source
+        self._name = getattr(data, "__name__", type(data).__name__)
+        self._epochs = epochs
+        self._iterator: Iterator[Any] | None = None
+        self._epoch, self._batch = 0, 0
+        self.position = 0
+        first = self._batches_of(0)
+        if is_function and not isinstance(first, Iterable):
+            raise TypeError(f"data must return an iterable of batches, got {first!r:.200} from {data!r} for epoch 0.")
+        try:
+            self.batches_per_epoch: int | None = len(first)
+        except TypeError:
+            self.batches_per_epoch = None
+
+    def __repr__(self) -> str:
+        return f"<fastsup.loop.Epochs of {self._name}, at batch {self._batch} of epoch {self._epoch}>"
+
+    @property
+    def epoch(self) -> int:
+        """Number of epochs that were gone through."""
+        return self._epoch
+
+    def __iter__(self) -> Epochs:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch.
+
+        Raises:
+          StopIteration: all epochs were gone through, or the data has no batch.
+        """
+        if self._epoch == self._epochs:
+            raise StopIteration
+        if self._iterator is None:
+            self._iterator = iter(self._batches_of(self._epoch))
+            for _ in range(self._batch):
+                next(self._iterator, None)
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            if not self._batch:
+                if self._epochs is not None:
+                    _logger.warning(
+                        "The batches end before epoch %d of %d: %s gave none. A generator can be gone through once: "
+                        "pass a function that returns a new one for each epoch.",
+                        self._epoch + 1,
+                        self._epochs,
+                        self._name,
+                    )
+                raise
+            self._end_epoch()
+            return next(self)
+        self._batch += 1
+        self.position += 1
+        if self._batch == self.batches_per_epoch:
+            self._end_epoch()
+        return batch
+
+    def _end_epoch(self) -> None:
+        self._epoch += 1
+        self._batch = 0
+        self._iterator = None
+
+    def state_dict(self) -> dict[str, int]:
+        """The position, for a checkpoint."""
+        return {"epoch": self._epoch, "batch": self._batch, "position": self.position}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Goes on from a position that a checkpoint has.
+
+        Args:
+          state: what `state_dict` has returned.
+        """
+        self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
+        self._iterator = None
+
+
+class BatchStep:
+    """A step that takes the next batch, without TensorFlow. `bind_batches` makes it."""
+
+    def __init__(
+        self, step: Callable[..., Any], batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.step = step
+        self.batches = batches
+        self.args, self.kwargs = args, kwargs
+
+    def __call__(self) -> Any:
+        batch = next(self.batches)
+        arguments = batch if type(batch) in (tuple, list) else (batch,)
+        return self.step(*self.args, *arguments, **self.kwargs)
+
+    def __repr__(self) -> str:
+        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
+
+
+def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Makes a step for `StepLoop` of a step function that takes a batch.
+
+        StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
+
+    Each step takes the next batch, outside the step function: so XLA can compile it (`jit_compile=True`), and the loop
+    can run many steps in one compiled call. The loop ends with the batches. It needs no TensorFlow.
+
+    Args:
+      step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
+      batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, a `fastsup.loop.Epochs`, or any iterable of batches.
+      *args: positional arguments that come before those of the batch.
+      **kwargs: keyword arguments.
+
+    Returns:
+      A callable without arguments, which calls `step(*args, *batch, **kwargs)` for a batch that is a tuple or a list,
+      and `step(*args, batch, **kwargs)` for any other.
+
+    Raises:
+      TypeError: `step` can't be called, or `batches` can't be iterated over.
+    """
+    check_plain_function("step", step)
+    if not isinstance(batches, Iterable):
+        raise TypeError(
+            "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
+            f"{batches!r}."
+        )
+    if "tensorflow" in sys.modules:
+        from fastsup.steps.bind import batch_step
+
+        return batch_step(step, batches, args, kwargs)
+    return BatchStep(step, iter(batches), args, kwargs)
