@@ -232,7 +232,7 @@ def _log(patcher: ModulePatcher, version: str) -> None:
 
     import fastsup
 
-    of_program = [name for name in patcher.names if name.partition(".")[0] not in _LIBRARIES]
+    of_program = patcher.names_outside(_LIBRARIES)
     if of_program:
         logging.warning(
             "fastsup.install(): the program had imported these names before, which are fastsup's now too: %s. What it "

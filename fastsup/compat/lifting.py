@@ -120,8 +120,8 @@ class LiftingReport(NamedTuple):
         are in `model_reports`.
       models: number of Keras models that were compiled.
       model_reports: for each of them that is alive, its name and its `fastsup.keras.report`.
-      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function. Calls
-        that make many compiled steps aren't counted.
+      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function. What is
+        saved of Keras's own work for a batch, and by calls that make many compiled steps, isn't counted.
     """
 
     rows: tuple[LiftingRow, ...]
@@ -142,7 +142,7 @@ class LiftingReport(NamedTuple):
         lines.append(f"Keras models: {self.models:,}" + (f" ({gone:,} deleted since)" if gone else ""))
         for name, found in self.model_reports:
             lines += [f"  {name}: {each}" for each in found if each.called]
-        lines.append(f"Saved by lifted calls, about: {self.saved_secs:,.2f} s")
+        lines.append(f"Saved by lifted calls, at least: {self.saved_secs:,.2f} s")
         return "\n".join(lines)
 
 

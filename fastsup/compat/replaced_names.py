@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -162,10 +162,11 @@ class ModulePatcher:
     def __len__(self) -> int:
         return len(self.replaced)
 
-    @property
-    def names(self) -> list[str]:
-        """The names with their modules, in alphabetical order."""
-        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self.replaced)
+    def names_outside(self, packages: Collection[str]) -> list[str]:
+        """The names in modules of other packages than some, with their modules, in alphabetical order."""
+        owners = [entry for entry in self.replaced if isinstance(entry.owner, ModuleType)]
+        names = (f"{entry.owner.__name__}.{entry.name}" for entry in owners)
+        return sorted(name for name in names if name.partition(".")[0] not in packages)
 
     @property
     def modules(self) -> list[str]:

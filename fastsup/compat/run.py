@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import os
 import sys
 from typing import Any
@@ -50,8 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report and not (functions or keras):
         arguments.fail("--report is about functions and models: add --accelerate, --functions or --keras")
     install_at_import(arguments.tf1, functions, keras)
-    if arguments.report:
-        atexit.register(_print_report)
     try:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except OSError as error:
@@ -70,7 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     except ImportError:
         print(f"{sys.executable}: No module named {command[0]}", file=sys.stderr)
         return _NO_MODULE
-    return run_script(script, command[1:])
+    process = os.getpid()
+    try:
+        return run_script(script, command[1:])
+    finally:
+        if arguments.report and os.getpid() == process:
+            _print_report()
 
 
 def _print_report() -> None:

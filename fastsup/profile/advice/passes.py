@@ -141,6 +141,7 @@ class _Spared(NamedTuple):
     Attributes:
       calls: calls of step functions by TensorFlow.
       calls_ns: what it spares of them, in nanoseconds.
+      predict_ns: what it spares of Keras's own work in calls of `predict` with one batch each.
       opened_ns: what Keras makes of arrays, without single stalls.
       all_opened_ns: the same, as the rows have it.
       functions: number of functions to accelerate.
@@ -148,6 +149,7 @@ class _Spared(NamedTuple):
 
     calls: int
     calls_ns: int
+    predict_ns: int
     opened_ns: int
     all_opened_ns: int
     functions: int
@@ -155,39 +157,48 @@ class _Spared(NamedTuple):
     @property
     def ns(self) -> int:
         """All that is spared; 0 if TensorFlow calls no step function."""
-        return self.calls_ns and self.calls_ns + self.opened_ns
+        return self.calls_ns and self.calls_ns + self.predict_ns + self.opened_ns
 
 
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
     """What an accelerated model spares of the rows of passes."""
-    all_opened_ns, opened_ns, _, is_of_arrays = _opening(rows)
+    # Of one batch alone, it calls the function without the rest of Keras's predict.
+    single = {
+        part.name for part in report.sessions if part.role == "predict" and part.is_pass and part.runs <= part.sessions
+    }
+    of_single = [row for row in rows if row.session in single and not row.is_hook]
+    predict_ns = sum(_without_stalls(row) for row in of_single if row.phase not in PASS_FUNCTIONS)
+    all_opened_ns, opened_ns, _, is_of_arrays = _opening([row for row in rows if row.session not in single])
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *KERAS_STEPS)
     # On a busy machine, the measurement may be above a whole call.
     calls_ns = min(int(report.call_ns * calls), total * 9 // 10)
     functions = len({row.phase for row in by_tensorflow})
     # Keras makes a dataset of arrays, which an accelerated model takes row by row.
-    return _Spared(calls, calls_ns, *((opened_ns, all_opened_ns) if is_of_arrays else (0, 0)), functions)
+    return _Spared(calls, calls_ns, predict_ns, *((opened_ns, all_opened_ns) if is_of_arrays else (0, 0)), functions)
 
 
 def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
     """What it costs that TensorFlow calls the functions of models."""
-    text = (
-        f"at least {duration(spared.ns)}: {duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
+    parts = [
+        f"{duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
         f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
-    )
+    ]
+    if spared.predict_ns:
+        parts.append(f"{duration(spared.predict_ns)} of Keras's own work in calls of predict with one batch each")
     if spared.opened_ns:
-        text += (
-            f", and {duration(spared.opened_ns)} of the {duration(spared.all_opened_ns)} in which Keras makes datasets "
+        parts.append(
+            f"{duration(spared.opened_ns)} of the {duration(spared.all_opened_ns)} in which Keras makes datasets "
             'and iterators of arrays (the rows "open input", "between epochs" and "tracing of tf.data\'s functions")'
         )
+    text = f"at least {duration(spared.ns)}: {', and '.join(parts)}"
     if in_callbacks:
         text += f". {duration(in_callbacks)} of it is in what callbacks evaluate, and counted for them, too"
     is_short = spared.ns < LIFTING_NS * spared.functions
     text += (
         ". To accelerate a model takes some 0.1 to 0.5 s a function, once"
-        f"{': it pays in a longer run than this one' if is_short else ''}. Steps of many operations save more: use "
-        "--compare."
+        f"{': it pays in a longer run than this one' if is_short else ''}. `python -m fastsup run --keras SCRIPT` "
+        "does it without an edit. Steps of many operations save more: use --compare."
     )
     return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
 

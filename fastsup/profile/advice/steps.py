@@ -402,8 +402,12 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         yield from part(
             BETWEEN,
             "the program's own code between the steps",
-            "It isn't the session's: profile it with Python's own profiler. If nothing needs to be done between the "
-            "steps, run_loop runs them without it.",
+            "Profile it with Python's own profiler."
+            + (
+                " If nothing needs to be done between the steps, run_loop of the session runs them without it."
+                if any(not (part.is_function or part.is_pass) for part in report.sessions)
+                else ""
+            ),
         )
     yield from part(
         FEED_CONVERSION,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from collections.abc import Iterator
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from fastsup.core.sessions import SessionOrigin, origin_of_call
 from fastsup.profile.recording.phases import BY_TENSORFLOW_FUNCTION, FUNCTION_ROLE
 from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.recording.watch.probes import recorded_calls
@@ -20,9 +22,9 @@ def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
     """What stands in the place of a method of TensorFlow while a profiler is on."""
     replaced = functools.partial(
         recorded_calls,
-        role=FUNCTION_ROLE,
         phase=RUNTIME,
-        kind_of=_kind_of,
+        key_of=_code_of,
+        origin_of=_origin_of,
         session_info_of=_runner_of,
         # In another function it is traced.
         is_a_step=polymorphic_function.context.executing_eagerly,
@@ -30,8 +32,17 @@ def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
     yield polymorphic_function.Function, "__call__", replaced
 
 
-def _kind_of(function: Any) -> str:
-    return f"tf.function {function._name}"
+def _code_of(function: Any) -> Any:
+    """The code of the Python function, as TensorFlow counts its calls by."""
+    return function._key_for_call_stats
+
+
+def _origin_of(function: Any, frame: FrameType) -> SessionOrigin:
+    kind, code = f"tf.function {function._name}", _code_of(function)
+    if not isinstance(code, CodeType):
+        return origin_of_call(kind, FUNCTION_ROLE, frame, "tensorflow")
+    line = code.co_filename, code.co_firstlineno
+    return SessionOrigin(kind, FUNCTION_ROLE, f"{os.path.basename(line[0])}:{line[1]}", "tensorflow", (line,))
 
 
 def _runner_of(function: weakref.ref[Any]) -> dict[str, Any]:

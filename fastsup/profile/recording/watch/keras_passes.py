@@ -9,11 +9,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from fastsup.core.probe import RECORDS_METHOD, check_profiler, program_profiler_now
-from fastsup.core.sessions import PlanExecutor, origin_of_call
+from fastsup.core.sessions import PlanExecutor, SessionOrigin, origin_of_call
 from fastsup.core.timeline import phase
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
@@ -192,9 +192,9 @@ def _of_models(model: Any) -> Iterator[Replacement]:
             name,
             functools.partial(
                 recorded_calls,
-                role=name,
                 phase=name,
-                kind_of=functools.partial(_method_of, name),
+                key_of=None,
+                origin_of=functools.partial(_origin_of, name),
                 session_info_of=functools.partial(_runner_of_calls, name),
             ),
         )
@@ -269,8 +269,8 @@ def _runner_of(model: Any, function: str, row: str | None = None) -> dict[str, A
     return {"asked": runner, "plans": [plan._asdict()], "operations": 0}
 
 
-def _method_of(name: str, model: Any) -> str:
-    return f"{type(model).__name__}.{name}"
+def _origin_of(name: str, model: Any, frame: FrameType) -> SessionOrigin:
+    return origin_of_call(f"{type(model).__name__}.{name}", name, frame, "keras")
 
 
 def _runner_of_calls(name: str, model: weakref.ref[Any]) -> dict[str, Any]:

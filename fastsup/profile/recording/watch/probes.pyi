@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -7,7 +8,6 @@ from typing_extensions import Self
 from fastsup.core.probe import RECORDS_METHOD as RECORDS_METHOD
 from fastsup.core.probe import program_profiler_now as program_profiler_now
 from fastsup.core.sessions import SessionOrigin
-from fastsup.core.sessions import origin_of_call as origin_of_call
 from fastsup.profile.recording.phases import IN_A_THREAD as IN_A_THREAD
 from fastsup.profile.recording.phases import PASS_EPOCHS as PASS_EPOCHS
 from fastsup.profile.recording.phases import PASS_LOOP as PASS_LOOP
@@ -22,9 +22,9 @@ class CallProbe(RecorderProbe): ...
 
 def recorded_calls(
     method: _F,
-    role: str,
     phase: str,
-    kind_of: Callable[[Any], str],
+    key_of: Callable[[Any], Any] | None,
+    origin_of: Callable[[Any, FrameType], SessionOrigin],
     session_info_of: Callable[[ref[Any]], dict[str, Any]],
     is_a_step: Callable[[], bool] | None = None,
 ) -> _F: ...

@@ -19,7 +19,6 @@ from fastsup.profile.recording.statistics cimport (
 )
 
 from fastsup.core.probe import RECORDS_METHOD, program_profiler_now
-from fastsup.core.sessions import origin_of_call
 from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.watch.timed_method import timed_method
@@ -62,19 +61,20 @@ cdef class CallProbe(RecorderProbe):
         return 0
 
 
-def recorded_calls(method, str role not None, str phase not None, kind_of, session_info_of, is_a_step=None):
+def recorded_calls(method, str phase not None, key_of, origin_of, session_info_of, is_a_step=None):
     """A method of an object of another library's, each call of which is a step if nothing is recorded around it.
 
     Args:
       method: the method.
-      role: the role of the calls, as `SessionOrigin` has it.
-      phase: the phase of their rows.
-      kind_of: function of the object that returns the name of the call in a profile.
+      phase: the phase of the rows of the calls.
+      key_of: function of the object that returns what tells its calls from those of others; None for its type and the
+        place of the call.
+      origin_of: function of the object and the frame of a call that returns the call's `SessionOrigin`.
       session_info_of: function of a weak reference to the object that returns what `Recorder.new_caller` takes as
         `session_info` returns.
       is_a_step: function without arguments that returns False where a call isn't a step; None if each is one.
     """
-    # By the name and the place of the call. The code is kept: the id of one that is gone may become another's.
+    # By what tells calls apart, which is kept: the id of an object that is gone may become another's.
     cdef dict probes = {}
 
     @functools.wraps(method)
@@ -84,16 +84,15 @@ def recorded_calls(method, str role not None, str phase not None, kind_of, sessi
         if not isinstance(recorder, Recorder) or probe_here() is not None or is_a_step is not None and not is_a_step():
             return method(self, *args, **kwargs)
         frame = sys._getframe(0)
-        kind = kind_of(self)
-        key = (kind, id(frame.f_code), frame.f_lineno)
-        probe, _ = probes.get(key, (None, None))
+        key = (type(self), frame.f_code, frame.f_lineno) if key_of is None else key_of(self)
+        probe = probes.get(key)
         if probe is None or probe.recorder is not recorder:
             if len(probes) >= MAX_PLACES:
                 probes.clear()
             probe = CallProbe.__new__(CallProbe)
-            origin = origin_of_call(kind, role, frame, type(self).__module__.partition(".")[0])
-            probe.setup_calls(recorder, origin, functools.partial(session_info_of, weakref.ref(self)), phase, "")
-            probes[key] = (probe, frame.f_code)
+            info = functools.partial(session_info_of, weakref.ref(self))
+            probe.setup_calls(recorder, origin_of(self, frame), info, phase, "")
+            probes[key] = probe
         return probe.make(method, (self, *args), kwargs)
 
     setattr(recorded, RECORDS_METHOD, method)

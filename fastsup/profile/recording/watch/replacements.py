@@ -85,15 +85,21 @@ class _AfterImport(MetaPathFinder, Loader):
     def __init__(self, name: str, then: Callable[[str], None]) -> None:
         self._name, self._then = name, then
         self._loader: Any = None
+        self._is_imported = False
+        # The threads that are asking the other finders.
+        self._asking: set[int] = set()
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Finds the module by the other finders, once."""
-        if name != self._name or self._loader is not None:
+        """Finds the module by the other finders, until it is imported. A program may also ask without importing it."""
+        thread = threading.get_ident()
+        if name != self._name or self._is_imported or thread in self._asking:
             return None
-        self._loader = self
-        spec = find_spec(name)
+        self._asking.add(thread)
+        try:
+            spec = find_spec(name)
+        finally:
+            self._asking.discard(thread)
         if spec is None or spec.loader is None:
-            self._loader = None
             return None
         self._loader, spec.loader = spec.loader, self
         return spec
@@ -109,6 +115,7 @@ class _AfterImport(MetaPathFinder, Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
+        self._is_imported = True
         self._then(self._name)
 
     def __getattr__(self, name: str) -> Any:
