@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fastsup.core.checks import did_you_mean
+
 __all__ = ["add_parser"]
 
 _HEADING = re.compile(r"(#+) +(.*)")
@@ -46,12 +48,13 @@ def _run(arguments: argparse.Namespace) -> int:
     name, _, section = arguments.page.partition("#")
     name = Path(name).name.removesuffix(".md")
     if name not in pages:
-        arguments.fail(f"there is no page {name!r}. The pages are {', '.join(pages)}.")
+        arguments.fail(f"there is no page {name!r}.{did_you_mean(name, pages)} The pages are {', '.join(pages)}.")
     text = pages[name].read_text(encoding="utf-8")
     if section:
         sections = _sections(text)
         if section not in sections:
-            arguments.fail(f"{name} has no section {section!r}. Its sections are {', '.join(sections)}.")
+            hint = did_you_mean(section, sections)
+            arguments.fail(f"{name} has no section {section!r}.{hint} Its sections are {', '.join(sections)}.")
         text = sections[section]
     _show(text)
     return 0

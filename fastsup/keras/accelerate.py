@@ -236,7 +236,12 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
     check_choice("fallback", fallback, FALLBACKS)
     check_fuse(fuse)
     if not isinstance(model, keras.Model):
-        raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.")
+        remedy = ""
+        if isinstance(model, list | tuple):
+            remedy = " Accelerate one model after the other."
+        elif any(kind.__module__.startswith("tf_keras.") for kind in type(model).__mro__):
+            remedy = " It is a model of Keras 2: pass its step to fastsup.function, or build it with Keras 3."
+        raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.{remedy}")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
