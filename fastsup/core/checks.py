@@ -393,9 +393,22 @@ _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
 # What a hook may have besides.
 _OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
 # Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
-_ELSEWHERE = {"on_due": "after_step", "after_run": "after_step"}
-# As alike as "after_step" and "after_stop". The names "log_error" and "on_error" are less alike.
-_ALIKE = 0.85
+_ELSEWHERE = {
+    "on_due": "after_step",
+    "after_run": "after_step",
+    "on_batch_end": "after_step",
+    "on_train_batch_end": "after_step",
+    "on_fit_start": "begin",
+    "on_train_begin": "begin",
+    "on_train_start": "begin",
+    "on_train_end": "end",
+    "on_fit_end": "end",
+    "on_exception": "on_error",
+    "on_validation_end": "on_evaluation",
+    "on_validation_epoch_end": "on_evaluation",
+}
+# As alike as "on_evaluation" and "on_evaluate". The names "log_error" and "on_error" are less alike.
+_ALIKE = 0.83
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:

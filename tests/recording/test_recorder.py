@@ -375,6 +375,8 @@ def test_one_recorder_for_the_program() -> None:
     try:
         with pytest.raises(RuntimeError, match="Another profiler is on"):
             second.start()
+        with pytest.raises(RuntimeError, match="This profiler is on"):
+            first.start()
         second.stop()
         StepLoop(int, max_steps=3).run()
     finally:

@@ -494,7 +494,8 @@ cdef class Recorder(SpanRegistry):
         """
         cdef Recorder before = program_profiler_now()
         if before is not None and not before.replaceable:
-            raise RuntimeError("Another profiler is on for the whole program. Only one can be.")
+            which = "This" if before is self else "Another"
+            raise RuntimeError(f"{which} profiler is on for the whole program. Only one can be: end its block, or stop it.")
         if before is not None:
             before.interrupt()
         self.replaceable = replaceable
