@@ -14,8 +14,9 @@ Lines are those of the program that are not blank, a comment or a docstring.
 A step is measured without imports, compilation, evaluation and saves: callbacks of the library itself, one before the
 first step of an epoch and one after its last step, take the time of each epoch. The median of all epochs but the first
 one, divided by the steps of an epoch, is the time of a step, and the median of several processes is shown. It includes
-batches, what the loop logs, and its progress display, all as they are by default. Output goes to a file. The number of
-threads is each library's default. JAX's last step is waited for.
+batches, what the loop logs, and its progress display, all as they are by default. Output goes to a file. Each
+library has one thread within an operation (`runs.THREADS`): with more, PyTorch's threads wait for each other in steps
+as short as these. JAX's last step is waited for.
 
 The first step is measured from the start of the process.
 
@@ -23,7 +24,7 @@ Each program is killed with `kill -9` in the middle of an epoch, 20 steps into i
 lost are those between the kill and the step from which a restart goes on. SIGTERM comes after 20 epochs and 20 steps.
 For early stopping's count, all steps have the learning rate 0, so that no evaluation is better than the first one: a
 program that was killed in its fifth epoch must end with the same evaluation as one that wasn't. For the best
-checkpoint, the restart trains with wrong labels: the best one at the end must be as good as the best one before the kill.
+checkpoint, the restart trains with wrong labels: the best one at the end must be as good as the one before the kill.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _orbit(events: Events) -> None:
             if step > begun and not has_begun:
                 has_begun = True
                 events.after_step(begun + 1, kill_now=False)
-            if step != before:
+            if has_begun and step != before:
                 # Where the thread is late, the next epoch will do.
                 events.after_step(step, kill_now=0 < events.kill_at <= step and 10 <= step % _ORBIT_EPOCH <= 35)
             time.sleep(1e-4)

@@ -24,11 +24,19 @@ __all__ = ["KILLS", "Kills", "Run", "code_lines", "is_installed", "kills", "run"
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("worker.py")
 LIMIT_SECS = 300
+# One thread within an operation, of PyTorch, TensorFlow and JAX.
+THREADS = {
+    "OMP_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
 # The epochs in which a program is killed, and the steps of that epoch before it.
 KILLS = (5, 20, 35)
 STEPS_INTO_EPOCH = 20
 # The patience of the program whose steps change nothing, and the epoch in which it is killed.
 FROZEN_PATIENCE, FROZEN_KILL = 5, 5
+# The patience of a training with wrong labels: more than the evaluations without a better one before it.
+SPOILED_PATIENCE = 36
 # No training ends by this one.
 ENDLESS = 1_000_000
 _ENDED = re.compile(r"Step (\d+).*test accuracy ([\d.]+)%")
@@ -128,7 +136,8 @@ def run(
         "frozen": frozen,
         "spoiled": spoiled,
     }
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **program.settings}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **THREADS}
+    environment.update(program.settings)
     with (place / "output").open("w+") as output:
         started = time.time()
         command = [python, str(WORKER), json.dumps(request)]
@@ -232,7 +241,16 @@ def kills(program: Program, python: str, start: Callable[..., Any] = subprocess.
             # The last restart trains with wrong labels until early stopping ends it.
             is_last = epoch == KILLS[-1]
             stop_at = 0 if is_last else before.signaled_at + 2 * length
-            after = run(program, python, place, mode="steps", kill_at=stop_at, patience=5, spoiled=is_last, start=start)
+            after = run(
+                program,
+                python,
+                place,
+                mode="steps",
+                kill_at=stop_at,
+                patience=SPOILED_PATIENCE,
+                spoiled=is_last,
+                start=start,
+            )
             firsts.append(before.first_step_secs)
             killed.append((before.signaled_at, after.begun_at))
             if is_last:

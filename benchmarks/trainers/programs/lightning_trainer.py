@@ -38,9 +38,10 @@ class Classifier(lightning.LightningModule):
 folder = sys.argv[1] if len(sys.argv) > 1 else "train-lightning"
 batches = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
 test_batches = DataLoader(TensorDataset(test_x, test_y), batch_size=len(test_y))
-saver = ModelCheckpoint(folder, monitor="accuracy", mode="max", save_last=True)
+best = ModelCheckpoint(folder, monitor="accuracy", mode="max")
+newest = ModelCheckpoint(f"{folder}/newest", save_last=True)
 stopping = EarlyStopping("accuracy", mode="max", patience=20)
-trainer = lightning.Trainer(max_epochs=117, callbacks=[saver, stopping], default_root_dir=folder)
+trainer = lightning.Trainer(max_epochs=117, callbacks=[best, newest, stopping], default_root_dir=folder)
 trainer.fit(Classifier(), batches, test_batches, ckpt_path="last")
 (results,) = trainer.validate(dataloaders=test_batches, ckpt_path="best", verbose=False)
 print(f"Step {trainer.global_step}: test accuracy {results['accuracy']:.2%}")
