@@ -139,7 +139,7 @@ def _fastsup(events: Events) -> None:
         around = [*watching, End(every_epochs=1), *hooks, Begin(every_epochs=1)]
         return made(step, around, *args, **settings)
 
-    training.StepLoop = make  # type: ignore[assignment,misc]
+    training.StepLoop = make
 
 
 def _keras(events: Events) -> None:

@@ -42,7 +42,7 @@ def row_of(title: str, found: dict[str, Any]) -> list[str]:
         " / ".join(f"{lost:,}" for lost in kills.lost),
         f"{kills.terminated[0] - kills.terminated[1]:,}",
         "yes" if kills.within_epoch else "no",
-        "kept" if kills.count_is_kept else f"lost: {more:+.3g} evaluations",
+        "kept" if kills.count_is_kept else f"lost: {more:+.3g} evaluation{'' if abs(more) == 1 else 's'}",
         "kept" if kills.best_is_kept else f"lost: {best:.1f} → {after:.1f} %",
     ]
 
