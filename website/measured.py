@@ -9,6 +9,7 @@ Each file names its machine, versions and date. These commands measure them, bes
     python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md and compiled.md
     python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # the chart of docs/index.md
     python -m benchmarks.savers --json benchmarks/results/savers.json         # docs/savers.md
+    python -m benchmarks.trainers --json benchmarks/results/trainers.json     # docs/training-programs.md
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from benchmarks import peer_table, whole_programs
 from benchmarks.savers import table as saver_table
 from benchmarks.savers.registry import SAVERS
+from benchmarks.trainers import table as trainer_table
 
 __all__ = ["Results", "charts", "documents", "results"]
 
@@ -233,6 +235,15 @@ def saver_programs(found: Results) -> Iterator[str]:
     yield from table(["saver", "how it saves; how it resumes"], rows, texts=2)
 
 
+def trainers(found: Results) -> Iterator[str]:
+    """The table of docs/training-programs.md."""
+    yield from trainer_table.markdown(found["trainers"]).splitlines()
+    yield ""
+    versions = {name: each for program in found["trainers"].values() for name, each in program["versions"].items()}
+    listed = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    yield f"{machine_line(found, ['fastsup'])} {listed}."
+
+
 # The sections of documents, by file: the name of the section, the results that it shows, and how.
 SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] = {
     "README.md": [("costs", "peers", costs)],
@@ -245,6 +256,7 @@ SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] =
         ("savers", "savers", savers),
         ("ordered", "savers", ordered_savers),
     ],
+    "docs/training-programs.md": [("trainers", "trainers", trainers)],
 }
 
 
