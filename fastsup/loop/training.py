@@ -41,6 +41,7 @@ def train(
     epochs: int | None = None,
     states: Mapping[str, Any] | None = None,
     directory: str | os.PathLike[str] | None = None,
+    save_secs: float = 60.0,
     evaluate: Callable[..., Any] | None = None,
     evaluate_steps: int | None = None,
     metric: str | None = None,
@@ -55,7 +56,7 @@ def train(
         loop = train(step, batches, max_steps=10_000, states={"model": model, "optimizer": optimizer},
                      directory="model", evaluate=evaluate, metric="accuracy", mode="max", patience=5)
 
-    - It goes on from the newest intact checkpoint in `directory`, and saves one every 10 minutes, at the end, and when
+    - It goes on from the newest intact checkpoint in `directory`, and saves one every minute, at the end, and when
       SIGTERM or SIGINT ends the program. With a `metric`, the best one stays, too.
     - With `patience`, it ends when the evaluations get no better, and restores the best checkpoint.
     - The numbers that the step returns, every 100 steps, and those of the evaluations are written to
@@ -75,6 +76,7 @@ def train(
       epochs: number of times that the data is gone through. None: once, or with `max_steps` without a limit.
       states: what `Checkpoints` saves and restores, by name.
       directory: where checkpoints and metrics go; None to save nothing.
+      save_secs: seconds between two checkpoints. If the process is killed, it loses the steps since the last one.
       evaluate: function without arguments, or of the loop, that returns a number or a mapping of names to numbers.
       evaluate_steps: number of steps between two evaluations; None for each epoch, if the data has a length, or else
         1,000 steps.
@@ -118,7 +120,9 @@ def train(
     saver = None
     writers: list[Any] = []
     if directory is not None:
-        saver = _GuardedCheckpoints(guard, directory, states, metric=metric, mode=mode, keep_best=keep_best)
+        saver = _GuardedCheckpoints(
+            guard, directory, states, every_secs=save_secs, metric=metric, mode=mode, keep_best=keep_best
+        )
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
