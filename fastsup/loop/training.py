@@ -109,6 +109,7 @@ def train(
         raise ValueError(
             f"metric={metric!r} needs directory, to keep the best checkpoint, or patience. Pass one of them."
         )
+    check_interval("save_secs", save_secs, optional=False)
     if evaluate_steps is not None:
         check_interval("evaluate_steps", evaluate_steps)
     if evaluate is not None:

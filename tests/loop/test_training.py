@@ -211,6 +211,7 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"evaluate_steps": 0, "evaluate": int}, ValueError, "evaluate_steps must be positive, got 0"),
         ({"data": {"a": [1]}}, TypeError, "data must be an iterable of batches, or a function of the epoch's number"),
         ({"states": [1], "directory": "x"}, TypeError, 'states must be a dictionary of states by name. Pass {"state"'),
+        ({"save_secs": 0}, ValueError, "save_secs must be positive, got 0"),
         ({"mode": "max"}, ValueError, "mode='max' needs metric"),
         ({"metric": "a", "mode": "max", "evaluate": int}, ValueError, "metric='a' needs directory, to keep the best"),
         ({"evaluate": 3}, TypeError, "evaluate must be a function that evaluates, got 3"),
