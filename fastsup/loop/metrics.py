@@ -108,8 +108,9 @@ class SummaryHook(PeriodicHook):
     """Writes the numbers of the result at intervals.
 
     Args:
-      writer: the result of `tf.summary.create_file_writer`; an object with a method `add_scalar(name, value, step)`,
-        such as PyTorch's SummaryWriter; or a function of name, value and step.
+      writer: a `CsvWriter`, `JsonLinesWriter` or `TensorBoardWriter`, or another object with a method
+        `add_scalar(name, value, step)`, such as PyTorch's SummaryWriter; the result of
+        `tf.summary.create_file_writer`; a function of name, value and step; or a list of these.
       every_steps: a summary is written at the global steps that are multiples of this number, or None.
       every_secs: seconds between two summaries, or None. With both intervals, the one that passes first counts; with
         neither, a summary is written every 100 steps.
@@ -117,7 +118,7 @@ class SummaryHook(PeriodicHook):
         numbers. None if the result is such itself.
 
     Raises:
-      TypeError: `writer` isn't one of the three, `values` can't be called, or an interval isn't a number.
+      TypeError: `writer` isn't one of these, `values` can't be called, or an interval isn't a number.
       ValueError: an interval isn't positive.
       ImportError: `writer` is one of tf.summary, and TensorBoard isn't installed.
     """
@@ -130,8 +131,7 @@ class SummaryHook(PeriodicHook):
         values: Values | None = None,
     ) -> None:
         super().__init__(100 if every_steps is None and every_secs is None else every_steps, every_secs)
-        self._write = _writing(writer)
-        self._flush = getattr(writer, "flush", None)
+        self._write, self._flush = _writing(writer)
         self._values = check_values(values)
 
     def act(self, loop: Any) -> None:
@@ -149,9 +149,7 @@ class SummaryHook(PeriodicHook):
             self._write(f"eval/{name}", number, loop.global_step)
 
     def end(self, loop: Any) -> None:
-        if self._flush is not None:
-            with writing_files():
-                self._flush()
+        self._flush()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         # The last summaries help to explain the error.
@@ -164,7 +162,8 @@ class MeansHook(Hook):
     It is called after every step, and keeps the results. It reads them when it writes, so it doesn't wait for a device
     between. If one compiled call makes many steps, it adds up their numbers as arrays, without a Python call for each.
 
-    The names are "mean/loss" for "loss", and "steps_per_sec".
+    The names are "mean/loss" for "loss", and "steps_per_sec". A `Checkpoints` of the loop saves the sums since it wrote
+    last, so that a resumed loop writes the same means.
 
     Args:
       writer: as for `SummaryHook`.
@@ -177,25 +176,42 @@ class MeansHook(Hook):
       steps_per_sec: the rate that was written last; None before.
 
     Raises:
-      TypeError: `writer` isn't one of the three, `values` can't be called, or `every_steps` isn't a number.
+      TypeError: `writer` isn't one of those, `values` can't be called, or `every_steps` isn't a number.
       ValueError: `every_steps` isn't positive.
     """
 
     def __init__(self, writer: Any, every_steps: int = 100, values: Values | None = None) -> None:
         check_interval("every_steps", every_steps, optional=False)
-        self._write = _writing(writer)
-        self._flush = getattr(writer, "flush", None)
+        self._write, self._flush = _writing(writer)
         self._every_steps = math.ceil(every_steps)
         self._values = check_values(values)
         self._takes_result = values is None
         # Of steps that came one by one; and the sum and the count of each number of the others.
         self._results: list[Any] = []
         self._sums: dict[str, tuple[float, int]] = {}
+        # The sums of a checkpoint, before the loop begins.
+        self._restored: dict[str, tuple[float, int]] = {}
         self.means: dict[str, float] = {}
         self.steps_per_sec: float | None = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """The sums, for a checkpoint."""
+        self._add(self._columns())
+        self._results = []
+        return {"sums": {name: list(pair) for name, pair in self._sums.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from sums that a checkpoint has.
+
+        Args:
+          state: what `state_dict` has returned.
+        """
+        self._restored = {name: (total, count) for name, (total, count) in state["sums"].items()}
+        self._results, self._sums = [], dict(self._restored)
+
     def begin(self, loop: Any) -> None:
         self._restart(loop)
+        self._sums, self._restored = self._restored, {}
         self.due_every_run()
 
     def after_step(self, loop: Any, value: Any) -> None:
@@ -221,9 +237,7 @@ class MeansHook(Hook):
     def end(self, loop: Any) -> None:
         if loop.steps > self._steps_before:
             self._report(loop)
-        if self._flush is not None:
-            with writing_files():
-                self._flush()
+        self._flush()
 
     def _restart(self, loop: Any) -> None:
         self._results, self._sums = [], {}
@@ -268,8 +282,26 @@ def _columns_of(values: Any) -> dict[str, Any] | None:
     return {str(name): column.astype(np.float64) for name, column in columns.items()}
 
 
-def _writing(writer: Any) -> Write:
-    """Returns the function that writes one number."""
+def _writing(writer: Any) -> tuple[Write, Callable[[], None]]:
+    """Returns the function that writes one number, and the one that flushes what was written."""
+    writers = writer if isinstance(writer, list | tuple) else [writer]
+    writes = [_write_of(each) for each in writers]
+    flushes = [each.flush for each in writers if hasattr(each, "flush")]
+
+    def write_all(name: str, value: float, step: int) -> None:
+        for write in writes:
+            write(name, value, step)
+
+    def flush_all() -> None:
+        if flushes:
+            with writing_files():
+                for flush in flushes:
+                    flush()
+
+    return writes[0] if len(writes) == 1 else write_all, flush_all
+
+
+def _write_of(writer: Any) -> Write:
     if callable(getattr(writer, "add_scalar", None)):
         return lambda name, value, step: writer.add_scalar(name, value, step)
     if callable(getattr(writer, "as_default", None)):
@@ -288,8 +320,8 @@ def _writing(writer: Any) -> Write:
         return write
     if not callable(writer):
         raise TypeError(
-            "writer must be a writer of tf.summary, have a method add_scalar(name, value, step), or be a function of "
-            f"these, got {writer!r}"
+            "writer must be a writer of fastsup.loop or tf.summary, have a method add_scalar(name, value, step), be a "
+            f"function of these, or a list of writers; got {writer!r}."
         )
     return lambda name, value, step: writer(name, value, step)
 

@@ -129,7 +129,7 @@ def train(
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
         if find_spec("tensorboard") is not None:
             writers.append(TensorBoardWriter(folder))
-        ready += [SummaryHook(writer, _REPORT_STEPS, values=values) for writer in writers]
+        ready.append(SummaryHook(writers, _REPORT_STEPS, values=values))
     if evaluate is not None:
         length = getattr(getattr(bound, "batches", None), "batches_per_epoch", None)
         if evaluate_steps is None and length is not None:

@@ -96,7 +96,7 @@ def write(*_: Any) -> None:
         (lambda: PeriodicHook("5"), TypeError, "every_steps must be a number, got '5'"),  # type: ignore[arg-type]
         (lambda: CheckpointHook(write), ValueError, "Either every_secs or every_steps should be provided"),
         (lambda: CheckpointHook(3, 1), TypeError, r"save must be a callable or have a method save.*got 3"),
-        (lambda: SummaryHook(3), TypeError, "writer must be a writer of tf.summary.*got 3"),
+        (lambda: SummaryHook(3), TypeError, "writer must be a writer of fastsup.loop or .*got 3"),
         (lambda: SummaryHook(write, values="loss"), TypeError, "values must be a function.*got 'loss'"),  # type: ignore[arg-type]
         (lambda: NanGuardHook(every_steps=-2), ValueError, "every_steps must be positive, got -2"),
         (lambda: StopWhenHook(True), TypeError, "condition must be a function of the loop, got True"),  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastsup.loop import MeansHook, StepLoop, SummaryHook
+from fastsup.loop import Checkpoints, CsvWriter, JsonLinesWriter, MeansHook, StepLoop, SummaryHook
 
 Stepping = Callable[..., Callable[[], Any]]
 
@@ -116,6 +117,40 @@ def test_means_over_all_steps_and_the_rest_at_the_end(stepping: Stepping) -> Non
     assert (hook.means, hook.steps_per_sec) == ({"loss": 9}, 2)
 
 
+def test_a_resumed_loop_writes_the_same_means(tmp_path: Path) -> None:
+    def run(folder: Path, last: int) -> list[tuple[str, float, int]]:
+        written: list[tuple[str, float, int]] = []
+        state = {"step": 0}
+
+        def step() -> float:
+            state["step"] += 1
+            if state["step"] > last:
+                raise KeyError
+            return state["step"] ** 0.5
+
+        saver = Checkpoints(folder, {"state": state}, every_steps=4)
+        hooks = [MeansHook(lambda *number: written.append(number), every_steps=10), saver]
+        with contextlib.suppress(KeyError):
+            StepLoop(step, hooks, max_steps=30, resume_from=saver).run()
+        return [number for number in written if number[0] == "mean/loss"]
+
+    whole = run(tmp_path / "whole", 30)
+    assert [step for *_, step in whole] == [10, 20, 30]
+    assert run(tmp_path / "killed", 15) == whole[:1]
+    assert run(tmp_path / "killed", 30) == whole[1:]
+
+
+def test_several_writers(tmp_path: Path) -> None:
+    writers = [CsvWriter(tmp_path / "a.csv"), JsonLinesWriter(tmp_path / "a.jsonl")]
+    StepLoop(lambda: 0.5, [SummaryHook(writers, 1), MeansHook(writers, 2)], steps=4).run()
+    for writer in writers:
+        writer.close()
+    lines = [path.read_text().splitlines() for path in (tmp_path / "a.csv", tmp_path / "a.jsonl")]
+    assert [len(each) for each in lines] == [1 + 8, 8]
+    with pytest.raises(TypeError, match="or a list of writers; got 3"):
+        SummaryHook([writers[0], 3])
+
+
 def test_means_of_plain_numbers() -> None:
     hook = MeansHook(print, every_steps=2)
     StepLoop(iter([1.0, 2.0, 3.0, 5.0]).__next__, [hook]).run()
@@ -147,7 +182,7 @@ def test_means_of_steps_in_one_compiled_call() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"writer": 3}, TypeError, "writer must be a writer of tf.summary"),
+        ({"writer": 3}, TypeError, "writer must be a writer of fastsup.loop or tf.summary"),
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
         ({"every_steps": None}, TypeError, "every_steps must be a number"),
         ({"values": 3}, TypeError, "values must be a function"),
