@@ -1,4 +1,4 @@
-"""Trains a classifier of handwritten digits in JAX, without TensorFlow. Kill it and run it again: it goes on.
+"""Trains a classifier of handwritten digits in JAX with optax, without TensorFlow. Kill it and run it again: it goes on.
 
 Run `python examples/train_jax.py [folder]`.
 """
@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -19,7 +20,9 @@ images, labels = (digits.data / 16).astype("float32"), digits.target.astype("int
 x, test_x, y, test_y = train_test_split(images, labels, test_size=0.25, random_state=0, stratify=labels)
 keys = jax.random.split(jax.random.key(0))
 weights = [jax.random.normal(key, (64, units)) / 8 for key, units in zip(keys, (64, 10), strict=True)]
-state = SimpleNamespace(params=[(matrix, jnp.zeros(matrix.shape[1])) for matrix in weights])
+params = [(matrix, jnp.zeros(matrix.shape[1])) for matrix in weights]
+optimizer = optax.adam(1e-3)
+state = SimpleNamespace(params=params, moments=optimizer.init(params))
 
 
 def batches(epoch):
@@ -38,13 +41,14 @@ def loss_of(params, images, labels):
 
 
 @jax.jit
-def update(params, images, labels):
+def update(params, moments, images, labels):
     loss, gradients = jax.value_and_grad(loss_of)(params, images, labels)
-    return jax.tree.map(lambda value, gradient: value - 0.3 * gradient, params, gradients), loss
+    updates, moments = optimizer.update(gradients, moments)
+    return optax.apply_updates(params, updates), moments, loss
 
 
 def step(images, labels):
-    state.params, loss = update(state.params, images, labels)
+    state.params, state.moments, loss = update(state.params, state.moments, images, labels)
     return loss
 
 

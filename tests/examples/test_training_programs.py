@@ -17,7 +17,7 @@ pytest.importorskip("sklearn")
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "training-programs.md").read_text()
-PROGRAMS = {"tf2": "tensorflow", "jax": "jax", "torch": "torch", "numpy": "numpy"}
+PROGRAMS = {"tf2": "tensorflow", "jax": "optax", "torch": "torch", "numpy": "numpy"}
 
 
 def test_the_page_has_the_programs() -> None:

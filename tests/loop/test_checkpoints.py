@@ -234,6 +234,27 @@ def test_a_checkpoint_of_tensorflow_is_a_state(tmp_path: Path) -> None:
         Checkpoints(tmp_path / "a[1]", states(0.0))
 
 
+def test_a_state_of_optax_comes_back(tmp_path: Path) -> None:
+    optax, jax = pytest.importorskip("optax"), pytest.importorskip("jax")
+
+    def state(steps: int) -> dict[str, Any]:
+        optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_schedule(0.1, 50)))
+        params = {"w": jax.numpy.ones((3, 2)), "b": jax.numpy.zeros(2)}
+        moments = optimizer.init(params)
+        for _ in range(steps):
+            gradients = jax.tree.map(jax.numpy.ones_like, params)
+            updates, moments = optimizer.update(gradients, moments, params)
+            params = optax.apply_updates(params, updates)
+        return {"params": params, "moments": moments}
+
+    save(tmp_path, state(7))
+    found = state(0)
+    restored(tmp_path, found)
+    there, here = (jax.tree_util.tree_flatten(tree) for tree in (state(7), found))
+    assert there[1] == here[1]
+    assert all(np.array_equal(left, right) for left, right in zip(there[0], here[0], strict=True))
+
+
 def test_a_pytree_of_jax_comes_back(tmp_path: Path) -> None:
     jax = pytest.importorskip("jax")
     jnp = jax.numpy
