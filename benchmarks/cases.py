@@ -238,6 +238,18 @@ CASES: tuple[Case, ...] = (
         ),
         patience=3,
     ),
+    Case(
+        "loop_hooks",
+        {
+            NO_HOOKS: partial(loops.ReadyHooks, None),
+            **{name: partial(loops.ReadyHooks, name) for name in loops.READY_HOOKS},
+        },
+        tuple(
+            Row(f"StepLoop, a step in Python: {name}, against none", name, None, (NO_HOOKS,))
+            for name in loops.READY_HOOKS
+        ),
+        patience=2,
+    ),
     unharmed("chains", programs.four_chains, "4 chains of 256x256 matmuls", patience=3),
     unharmed("big_matmul", programs.one_big_matmul, "one 2048x2048 matmul", patience=3),
     unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop", FLOORS),

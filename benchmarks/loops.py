@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import io
+import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,17 @@ import fastsup
 from benchmarks.measure import NEVER
 from fastsup.core import Hook, NativeHook, StepLoop
 from fastsup.core.hook import HOOK_SIGNATURE, STEP_SIGNATURE
+from fastsup.loop import (
+    Checkpoints,
+    EarlyStoppingHook,
+    EvaluateHook,
+    MeansHook,
+    NanGuardHook,
+    ProgressHook,
+    SummaryHook,
+    every,
+)
+from fastsup.loop import StepLoop as TrainingLoop
 
 # A capsule keeps a pointer to its name.
 STEP_NAME, HOOK_NAME, COUNT_NAME = STEP_SIGNATURE.encode(), HOOK_SIGNATURE.encode(), b"count"
@@ -98,3 +113,45 @@ class PythonStep(BareStep):
 
     def steps(self, n: int) -> None:
         StepLoop(int, self._hooks, max_steps=n).run()
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+def _evaluate() -> EvaluateHook:
+    return EvaluateHook(lambda: {"loss": 0.5}, NEVER, at_end=False)
+
+
+def _checkpoints() -> Checkpoints:
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Checkpoints(folder, {"state": {}}, every_secs=3600.0, save_at_end=False)
+
+
+# Hooks of loops as programs use them: a name for the table, and a function that makes them.
+READY_HOOKS: dict[str, Callable[[], list[Any]]] = {
+    "every(steps=100)": lambda: [every(steps=100)(_nothing)],
+    "EvaluateHook between evaluations": lambda: [_evaluate()],
+    "EvaluateHook, EarlyStoppingHook": lambda: [_evaluate(), EarlyStoppingHook("loss", "min", 3)],
+    "Checkpoints between saves": lambda: [_checkpoints()],
+    "SummaryHook, every 100 steps": lambda: [SummaryHook(_nothing, 100)],
+    "NanGuardHook, every 100 steps": lambda: [NanGuardHook(every_steps=100)],
+    "ProgressHook": lambda: [ProgressHook(file=io.StringIO())],
+    "MeansHook, every 100 steps": lambda: [MeansHook(_nothing, 100)],
+    "every(steps=1)": lambda: [every(steps=1)(_nothing)],
+}
+
+
+class ReadyHooks(BareStep):
+    """A callable of Python's in a StepLoop with one of the `READY_HOOKS`.
+
+    Args:
+      name: its name; None for no hook.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self._hooks = [] if name is None else READY_HOOKS[name]()
+
+    def steps(self, n: int) -> None:
+        TrainingLoop(float, self._hooks, max_steps=n, handle_signals=False).run()
