@@ -341,7 +341,7 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
     """Restores the tensors that a checkpoint has and a saver wants.
 
     The other variables keep their values; the log lists them. The saver's own operations are run, fed with the values,
-    so the graph doesn't change and may be finalised.
+    so the graph doesn't change and may be finalized.
     """
     source = _Source(path)
     missing: list[str] = []

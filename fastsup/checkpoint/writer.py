@@ -170,7 +170,7 @@ class BackgroundSaver:
         self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
     ) -> None:
         try:
-            # Without a default graph a new thread executes eagerly under TF 2 behaviour.
+            # Without a default graph a new thread executes eagerly under TF 2 behavior.
             with no_interpreter_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()

@@ -93,7 +93,7 @@ _TASK_KEYS = ("cloud", "index", "trial", "type")
 
 
 def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
-    """Logs a warning with the unknown keys. With a misspelt "cluster" a task would silently train alone."""
+    """Logs a warning with the unknown keys. With a misspelled "cluster" a task would silently train alone."""
     task = tf_config.get("task")
     _warn("TF_CONFIG", tf_config, _KEYS)
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
@@ -205,7 +205,7 @@ class TaskSettings(NamedTuple):
       global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
       master: execution engine to train on.
       evaluation_master: execution engine to evaluate on.
-      is_chief: True if this process initialises and saves the model.
+      is_chief: True if this process initializes and saves the model.
       num_ps_replicas: number of parameter servers.
       num_worker_replicas: number of tasks that train, including the chief.
     """

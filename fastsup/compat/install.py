@@ -34,7 +34,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
     `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds what it asks for.
 
     Args:
-      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behaviour of
+      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behavior of
         TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
         Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
       functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted

@@ -1,4 +1,4 @@
-"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelt names."""
+"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelled names."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ _ALIKE = 0.85
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:
-    """Refuses a misspelt keyword argument of a constructor, as Python 3.13 does, with the nearest name.
+    """Refuses a misspelled keyword argument of a constructor, as Python 3.13 does, with the nearest name.
 
     Python itself refuses a name that is near to none.
 
@@ -399,7 +399,7 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The hint for a misspelt name.
+    """The hint for a misspelled name.
 
     Args:
       name: the name.
@@ -418,7 +418,7 @@ _Result = TypeVar("_Result")
 
 
 def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Lets Python's error about a misspelt keyword argument have the nearest name, as Python 3.13's own has.
+    """Lets Python's error about a misspelled keyword argument have the nearest name, as Python 3.13's own has.
 
     A decorator for functions in Python, and for the constructors of classes that aren't hooks of loops.
 

@@ -231,9 +231,9 @@ class FunctionTracer(ConcreteTracer):
             self.calls.add()
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
-        """Traces a function that wasn't called before, and initialises the variables that it creates.
+        """Traces a function that wasn't called before, and initializes the variables that it creates.
 
-        TensorFlow does this in a first call, which is stopped before the function runs. Where TensorFlow can initialise
+        TensorFlow does this in a first call, which is stopped before the function runs. Where TensorFlow can initialize
         the variables by running the function alone, the function has run.
 
         Args:

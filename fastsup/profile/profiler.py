@@ -192,11 +192,11 @@ class HookProfiler(Recorder):
         return report_of(self, head, timeline, program.plain_sessions, program.functions, tensorflow_call_ns)
 
     def table(self) -> str:
-        """Returns what was recorded so far, as a table of at most 80 columns, without colours."""
+        """Returns what was recorded so far, as a table of at most 80 columns, without colors."""
         return as_text(self.report())
 
     def print_table(self, file: TextIO | None = None) -> None:
-        """Prints the table, with colours if `file` is a terminal and rich is installed.
+        """Prints the table, with colors if `file` is a terminal and rich is installed.
 
         Args:
           file: text stream; None for `sys.stdout`.

@@ -219,7 +219,7 @@ def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
-    """The operations that a step may run, in the order of their creation: not what initialises, saves or restores."""
+    """The operations that a step may run, in the order of their creation: not what initializes, saves or restores."""
     operations: list[ops.Operation] = graph.get_operations()
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES

@@ -491,7 +491,7 @@ cdef class StepCount:
         return 0
 
     cdef bint know(self) except -1:
-        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
+        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialized."""
         cdef SessionRunner session = self.session
         cdef uint64_t step_epoch = session.step_epoch
         cdef int64_t counted

@@ -106,7 +106,7 @@ class _WatchedSessionManager(SessionManager):
 
 
 class CollectiveSessionCreator(ChiefSessionCreator):
-    """Makes a task's session once all tasks are there: each initialises the model, from the values of the first."""
+    """Makes a task's session once all tasks are there: each initializes the model, from the values of the first."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Saves of a model whose variables are reduced over all tasks when they are read: every task must take part in them.
 
-Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalisation. The leader writes the
+Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalization. The leader writes the
 files; the others run the operations that the leader's save waits for. Of any other model the leader saves on its own.
 """
 

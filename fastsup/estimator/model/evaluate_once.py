@@ -161,9 +161,9 @@ substitute(tf_evaluation._evaluate_once, evaluate_once)
 
 
 def _with_local_variables_initialised(scaffold: Any) -> Any:
-    """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
+    """A scaffold whose `local_init_op` initializes the variables of the metrics and of the step count too."""
     if not (scaffold and scaffold.local_init_op):
-        return scaffold  # TensorFlow's default operation initialises all local variables.
+        return scaffold  # TensorFlow's default operation initializes all local variables.
     tf_evaluation._get_or_create_eval_step()
     default_op = v1.train.Scaffold.default_local_init_op()
     return v1.train.Scaffold(

@@ -253,7 +253,7 @@ class EstimatorSpec(_Fields):
         `export.PredictOutput` of the predictions.
       training_chief_hooks: hooks of the chief, in training.
       training_hooks: hooks of every task that trains.
-      scaffold: `Scaffold` with the operations that initialise the model. Defaults to one made from the graph.
+      scaffold: `Scaffold` with the operations that initialize the model. Defaults to one made from the graph.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.
 

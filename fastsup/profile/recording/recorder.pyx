@@ -341,7 +341,7 @@ cdef class Recorder(SpanRegistry):
         self.log.skip_steps = skip_steps
 
     cdef int calibrate(self) except -1:
-        """Initialises the log with the cost of recording, measured on empty spans.
+        """Initializes the log with the cost of recording, measured on empty spans.
 
         Medians are used, as other programs may run meanwhile.
         """

@@ -214,7 +214,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
 
 def _current_step(session: Session, graph: ops.Graph, step_read: Any) -> Any:
-    """Reads the global step: from the variable itself, or if that isn't initialised by the guarded and slower read."""
+    """Reads the global step: from the variable itself, or if that isn't initialized by the guarded and slower read."""
     variable = training_util.get_global_step(graph)
     if variable is None or step_read is not training_util._get_global_step_read(graph):
         return session.run(step_read)

@@ -31,7 +31,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
       output_dir: directory of the event file; or
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
       scaffold: `Scaffold` whose `summary_op` to fetch; or
-      summary_op: string tensor with a serialised Summary, or a list of such tensors. Exactly one of the two.
+      summary_op: string tensor with a serialized Summary, or a list of such tensors. Exactly one of the two.
 
     Raises:
       TypeError: an interval isn't a number.
