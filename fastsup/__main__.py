@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m fastsup",
-        description="Runs old training programs, and finds out what their hooks cost, and what a step can.",
+        description="Runs old training programs, profiles their hooks, and checks the installation.",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -39,7 +39,7 @@ __all__ = [
 
 # Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
 UNCHANGED = (
-    "The checkpoint of step %d, %s, holds this state already and is left as it is. "
+    "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
 )
 

@@ -66,7 +66,7 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
     except errors.NotFoundError:
         pass  # Another restart of the task has deleted it.
     except errors.OpError as error:
-        logging.warning("%s can't be deleted. Other tasks may take this one for ended (%s).", path, error)
+        logging.warning("%s can't be deleted. Other tasks may treat this one as ended (%s).", path, error)
 
 
 def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
@@ -87,7 +87,7 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
         file_io.recursive_create_dir_v2(directory)
         write_whole(path, json.dumps({"id": uuid.uuid4().hex, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}))
     except errors.OpError as error:
-        logging.warning("%s can't be written. Other tasks won't learn that this one has ended (%s).", path, error)
+        logging.warning("%s can't be written. Other tasks won't detect that this one has ended (%s).", path, error)
 
 
 class JobCompletionWatcher:

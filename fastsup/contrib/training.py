@@ -200,7 +200,7 @@ def create_train_op(
         if not (variable.trainable or any(variable is other for other in trainable)):
             raise AssertionError(f"variables_to_train has {variable}, which isn't trainable.")
     if not chosen:
-        raise AssertionError("There is no variable to train: the graph, or variables_to_train, has none.")
+        raise AssertionError("There is no variable to train in the graph or in variables_to_train.")
     gradients = optimizer.compute_gradients(
         total_loss,
         chosen,

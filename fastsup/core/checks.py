@@ -253,7 +253,7 @@ def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
         return None
     return (
         f"Does {inits[0].__name__}.__init__ call super().__init__(...)? {inits[1].__name__}.__init__, which sets the "
-        "attributes of its hooks, needs that."
+        f"attributes of its hooks, requires it."
     )
 
 
@@ -287,8 +287,9 @@ def check_no_pattern(name: str, directory: Any) -> None:
     found = pattern_in(directory)
     if found:
         raise ValueError(
-            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it for a "
-            "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it as a "
+            f"pattern, and would not find them again, or would delete checkpoints in other directories. Rename the "
+            f"directory. See "
             "`python -m fastsup docs dropin#checkpoints`."
         )
 
@@ -324,8 +325,9 @@ def why_no_loop_hook(hook: Any) -> str:
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)
     return (
-        f". {type(hook).__name__} is a hook of sessions, and acts on one. A subclass of fastsup.core.Hook works in a "
-        "StepLoop and in sessions; fastsup.loop has ready ones."
+        f". {type(hook).__name__} is a session hook, and requires a session. A subclass of fastsup.core.Hook works in "
+        f"a "
+        "StepLoop and in sessions; fastsup.loop has ready-made ones."
     )
 
 
@@ -483,8 +485,8 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
             continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):
             warnings.append(
-                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, "
-                "if that is meant."
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback} "
+                "if that is what you mean."
             )
     return warnings
 

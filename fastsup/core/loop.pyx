@@ -144,7 +144,7 @@ cdef class Loop:
 
     def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None):
         if self.running:
-            raise RuntimeError("The loop is running: it can't be initialised again.")
+            raise RuntimeError("The loop is running: it can't be initialized again.")
         if not PyCapsule_CheckExact(step):
             check_step_function(step)
         if steps is not None and max_steps is not None:
@@ -344,27 +344,27 @@ cdef class Loop:
         callback = callback_after_steps(hook)
         if never and changes()[0] == before and callback is not None:
             logger.warning(
-                "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
-                "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
+                "%s of the hook %r won't be called: it has no due position. Call due_every_run(), due_at_step() or "
+                "due_at_time() in its begin, or never_due() if you don't want calls.",
                 callback,
                 hook,
             )
         elif callback is None and hook.after_steps is not None:
             logger.warning(
-                "The hook %r has after_steps without after_step, which the loop calls where it makes one step at a time. "
-                "Define both.",
+                "The hook %r has after_steps without after_step, which the loop calls when it runs one step at a "
+                "time. Define both.",
                 hook,
             )
         elif callback is None and not never:
             logger.warning(
-                "The hook %r is due after steps, and does nothing then: it has no after_step. Define "
+                "The hook %r is due after steps, but has no after_step, so it does nothing. Define "
                 "after_step(loop, value).",
                 hook,
             )
         elif not never and hook.runs_under_way > 1 and hook.schedule.every_steps != 1 and hook.due.run > 0:
             logger.warning(
-                "The hook %r is used twice at a time, and has one due position: calls of it will be left out. Make a hook "
-                "for each loop, and for each place in a list of hooks.",
+                "The hook %r is used twice at the same time, but has only one due position, so some of its calls will "
+                "be skipped. Create a hook for each loop, and for each place in a list of hooks.",
                 hook,
             )
         return 0
@@ -467,7 +467,7 @@ cdef class Loop:
                 drive.next_slot = 0
                 culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
-                raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
+                raise RuntimeError(f"{culprit} failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0
             event = fs_drive_call_due(drive)
@@ -519,7 +519,7 @@ cdef class DrivenLoop(Loop):
         Raises:
           RuntimeError: always.
         """
-        raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
+        raise RuntimeError("The session runs this loop's steps, so don't call loop.run().")
 
     def _begin(self, steps, global_step):
         """Calls the hooks' `begin`."""

@@ -90,7 +90,7 @@ class _SelfTest(threading.Thread):
         """Waits for the test at the end of the program. Kills it if it takes too long."""
         if not self.is_alive():
             return
-        logging.warning("The program has ended. Its end waits for fastsup's self-test: %d seconds at most.", END_SECS)
+        logging.warning("The program is exiting. It waits for fastsup's self-test, for at most %d seconds.", END_SECS)
         self.join(END_SECS)
         if self.is_alive() and self._child is not None:
             self._child.kill()
@@ -108,7 +108,7 @@ def begin_self_test() -> None:
         if _outcome is None and _test is None and not _why_unknown() and _kept_verdict() is None:
             logging.warning(
                 "fastsup runs a self-test with this installation of TensorFlow in a child process, for a few seconds, "
-                "once. TensorFlow runs the steps until the test has passed. %s",
+                "once. TensorFlow runs the steps until the test passes. %s",
                 _SEE,
             )
             test = _SelfTest()
@@ -229,8 +229,8 @@ def _test_and_keep(started: Any = None) -> str:
             replace_whole(place, json.dumps({"outcome": outcome}))
         except OSError as error:
             logging.warning(
-                "fastsup can't keep the verdict of the self-test: %s. Each process tests again. Set XDG_CACHE_HOME to "
-                "a folder that you may write. %s",
+                "fastsup can't store the result of the self-test: %s. Each process will test again. Set "
+                "XDG_CACHE_HOME to a writable folder. %s",
                 error,
                 _SEE,
             )
@@ -272,7 +272,7 @@ def _self_test(started: Any = None) -> tuple[str, bool]:
     try:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, started, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
-        return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
+        return f"the self-test didn't finish within {SELF_TEST_SECS} seconds", False
     except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
         if is_user_error(error):
             raise
@@ -283,13 +283,13 @@ def _self_test(started: Any = None) -> tuple[str, bool]:
     if done.returncode == 0 and PASSED in reports:
         return "", True
     if FAILED in reports:
-        return f"the self-test has failed: {' '.join(reports[FAILED])}", True
+        return f"the self-test failed: {' '.join(reports[FAILED])}", True
     errors = done.stderr.decode(errors="replace")
     end = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
     last = [line for line in errors.strip().splitlines() if not _NO_ERROR.match(line)][-1:]
     how = ": ".join([f"({end})", *last])
     if BEGUN in reports and -done.returncode in _CRASHES and not _EXHAUSTED.search(errors):
-        return f"the self-test has failed {how}", True
+        return f"the self-test failed {how}", True
     return f"the self-test couldn't be completed {how}", False
 
 

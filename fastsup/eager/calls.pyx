@@ -462,7 +462,7 @@ def why_not_lifted_here():
     if is_async:
         return "operations run asynchronously here"
     if has_callbacks(shared_context):
-        return "a tool of tf.debugging watches the operations here"
+        return "a tf.debugging tool observes the operations here"
     if profiler_v2._profiler is not None:
         return "TensorFlow's profiler is on"
     if summary_ops_v2._current_trace_context is not None:

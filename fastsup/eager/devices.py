@@ -384,7 +384,7 @@ def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
             is_complete = results == {node.name for node in nodes if node.op == "_Retval"}
             if nodes and is_complete and arguments >= {node.name for node in nodes if node.op == "_Arg"}:
                 return {node.name: node.device for node in nodes}
-    raise errors.UnimplementedError(None, None, "TensorFlow doesn't tell where it runs the operations")
+    raise errors.UnimplementedError(None, None, "TensorFlow doesn't report where it runs the operations")
 
 
 def _names_of_results(definition: Any) -> dict[str, None]:

@@ -89,7 +89,7 @@ class _Entry:
         self.spent = 0.0
 
 
-_IN_TEST = "the self-test of this installation isn't over, and TensorFlow runs the function until it has passed"
+_IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow runs the function until it passes"
 
 
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
@@ -180,7 +180,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
             return self._why_not_lifted
         return (
-            f"it is lifted once TensorFlow's calls of it have taken {1e3 * entry.lift_secs:,.1f} ms, as long as "
+            f"it will be lifted when TensorFlow's calls have taken {1e3 * entry.lift_secs:,.1f} ms, as long as "
             "lifting takes"
         )
 
@@ -250,7 +250,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         try:
             inputs = self._tracer.inputs(concrete, args, kwargs)
         except (TypeError, ValueError) as error:
-            return self._call_tensorflow(args, kwargs, f"its arguments can't be made into tensors: {error}")
+            return self._call_tensorflow(args, kwargs, f"its arguments can't be converted to tensors: {error}")
         feeds = [value for value in inputs if value.dtype not in _OPAQUE]
         scope = scope_of_devices()
         key: tuple[Any, ...] = (id(concrete),)
@@ -395,8 +395,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 if self._has_run_in_test and graph.keeps_random_sequences:
                     raise NotLiftable(
-                        "TensorFlow has run it during the self-test of this installation, and its random sequences "
-                        "would begin again. In the next process it is lifted"
+                        "TensorFlow ran it during the self-test of this installation, and lifting would restart its "
+                        "random sequences. The next process lifts it"
                     )
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
@@ -579,8 +579,8 @@ def function(
         for name, value in arguments.items():
             if value is not None:
                 raise ValueError(
-                    f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
-                    "to tf.function."
+                    f"{name} must be None for {func!r}, which is already a TensorFlow function; got {value!r}. Pass "
+                    f"it to tf.function."
                 )
         original = func
     else:

@@ -464,7 +464,7 @@ def check_liftable(concrete: Any) -> None:
     """
     inner = concrete.graph
     if getattr(inner, "deferred_external_captures", ()) or any(callable(value) for value in concrete._captured_inputs):
-        raise NotLiftable("it captures values that are computed again in each call")
+        raise NotLiftable("it captures values that are recomputed in each call")
     external = [tensor for tensor, _ in inner.captures]
     captured = concrete.captured_inputs
     if len(captured) != len(external) or any(a is not b for a, b in zip(captured, external, strict=True)):
@@ -596,7 +596,7 @@ class LiftLimit:
           The reason; an empty string if there is room for it.
         """
         if lifted >= self._most_graphs:
-            return f"{lifted} of its traces are lifted already, which is the limit"
+            return f"{lifted} of its traces are already lifted, which is the limit"
         taken = sum(list(_bytes_of_steps.values()))
         if taken + _graph_bytes(concrete) > self._most_bytes:
             return (

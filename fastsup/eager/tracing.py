@@ -276,9 +276,7 @@ class FunctionTracer(ConcreteTracer):
         if function._created_variables and function._no_variable_creation_config is None:
             with function._lock:  # TensorFlow holds it while it traces for the first time.
                 if function._no_variable_creation_config is None:
-                    return (
-                        "its first trace has failed after it had made a variable, and TensorFlow doesn't trace it again"
-                    )
+                    return "its first trace failed after creating a variable, and TensorFlow doesn't retrace it"
         return ""
 
     def _is_traced(self) -> bool:

@@ -36,7 +36,7 @@ _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, 
 KINDS = ("train", "test", "predict")
 # A profiler reads it, too.
 #: Why a function that is lifted as a whole makes no steps ahead.
-NOT_KERAS = "the function isn't one that Keras makes, or is that of a Keras before 3.7"
+NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
@@ -168,9 +168,9 @@ class Acceleration:
         if model.jit_compile is not True:
             text += " Call model.compile(..., jit_compile=True)."
         if self.fallback == "raise":
-            raise RuntimeError(f'{text} fuse="auto" runs its steps one by one.')
+            raise RuntimeError(f'{text} fuse="auto" runs its steps one at a time.')
         if self.fallback == "warn":
-            logging.warning("%s Its steps run one by one.", text)
+            logging.warning("%s Its steps run one at a time.", text)
 
     def why_not_fused(self, model: Any) -> str:
         """Why no function of the model makes many steps in a call. An empty string if one may.
@@ -183,7 +183,7 @@ class Acceleration:
         if model.jit_compile is not True:
             return "XLA doesn't compile the model: jit_compile isn't True"
         if model.steps_per_execution > 1:
-            return f"Keras makes {model.steps_per_execution} steps in a call itself (steps_per_execution)"
+            return f"Keras itself runs {model.steps_per_execution} steps per call (steps_per_execution)"
         if scope_of_devices() is not None:
             return "TensorFlow has several devices"
         return ""
@@ -221,7 +221,7 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
         reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason. The same
         is done if fuse="always" can't have an effect.
       fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) make many
-        steps in one compiled call where no callback looks at each batch, if a trial by time says that this is faster.
+        steps in one compiled call where no callback inspects each batch, if a trial by time says that this is faster.
         "always": without a trial. "never": one step after the other. A callback that needs the model after every Nth
         batch of an epoch alone says so by an attribute `batch_freq`.
 
@@ -239,7 +239,7 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
         raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
+            f"model must use the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
             "KERAS_BACKEND=tensorflow before Keras is imported."
         )
     accelerate_model(model, executor, fallback, fuse)

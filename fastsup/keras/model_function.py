@@ -64,7 +64,7 @@ class Call:
     def why_not_fused(self) -> str:
         """Why no step may be run ahead; an empty string if one may."""
         looks = looks_between_batches(self._callbacks(), self.kind)
-        return f"the callback {looks} looks at each batch" if looks else ""
+        return f"the callback {looks} inspects each batch" if looks else ""
 
     def reads_logs(self) -> bool:
         """Returns True if the logs of each step are read."""

@@ -70,7 +70,7 @@ def report(model: Any) -> Report:
     """
     acceleration = acceleration_of(model)
     if acceleration is None:
-        raise ValueError(f"model must be one that fastsup.keras.accelerate was given, got {model!r}.")
+        raise ValueError(f"model must be one that was passed to fastsup.keras.accelerate, got {model!r}.")
     return Report(_of(kind, getattr(model, f"{kind}_function"), acceleration, model) for kind in KINDS)
 
 

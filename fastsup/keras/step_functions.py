@@ -166,7 +166,7 @@ def lift_step_function(
     parts = _closure(original)
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
-        raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
+        raise NotAccelerated(f"{original!r} isn't a function created by Keras")
     takes_batch = steps_per_execution == 1 and "get_next_as_optional" in original.__code__.co_names
     return LiftedStepFunction(
         original, on_iterator, on_data, steps_per_execution, name, options, jit_compile, takes_batch

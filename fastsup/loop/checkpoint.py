@@ -24,7 +24,7 @@ from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
 
-NO_ASYNC = "async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
+NO_ASYNC = "async_save requires a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
 
 
 def is_tensorflows(manager: Any) -> bool:
@@ -40,7 +40,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
             f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
-            "out for a function of yours."
+            f"out for your own function."
         )
     folder = os.fspath(directory)
     if not folder:
@@ -101,7 +101,7 @@ class ManagedSaves:
         if os.path.isdir(state):
             raise IsADirectoryError(
                 errno.EISDIR,
-                "The state file of checkpoints can't be written: a folder has its name. Move it away",
+                "The state file of checkpoints can't be written: a folder has its name. Move the folder away",
                 state,
             )
 
@@ -197,7 +197,7 @@ def restore_newest(manager: Any) -> int | None:
     path, rotation = restored
     if is_tensorflows(manager):
         _continue_after(manager, path, rotation)
-    _logger.info("Restored %s: going on after global step %d.", path, _number_of(path))
+    _logger.info("Restored %s: resuming after global step %d.", path, _number_of(path))
     return _number_of(path)
 
 
@@ -247,8 +247,8 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         missing = _names_without_value(root, matched.values(), counter)
         if missing:
             _logger.warning(
-                "The checkpoint %s has no value for %s: training goes on from the values that they have now. If that "
-                "isn't meant, pass the objects under the names that they were saved with, or use another directory.",
+                "The checkpoint %s has no value for %s: training continues with their current values. If you don't "
+                "want that, pass the objects under the names that they were saved with, or use another directory.",
                 path,
                 ", ".join(missing),
             )
@@ -258,7 +258,8 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         status.expect_partial()  # TensorFlow need not warn of it, too.
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
-            f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
+            f"any of {names}: it is another program's, or the objects have other names in it. Pass the objects under "
+            f"the "
             "names that they were saved with, or use another directory."
         )
 
@@ -292,7 +293,9 @@ def _check_older_form(status: Any, path: str) -> None:
 def _number_of(path: str) -> int:
     found = re.search(r"-(\d+)$", path)
     if found is None:
-        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
+        raise ValueError(
+            f"The checkpoint {path!r} has no number at the end of its name, which would be the global step."
+        )
     return int(found.group(1))
 
 

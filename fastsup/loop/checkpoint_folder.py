@@ -90,7 +90,7 @@ class NewCheckpoint:
             yield summed
         # The sum is that of what was to be written, so that what is there is checked against it.
         if os.stat(path).st_size != summed.size:
-            raise OSError(errno.EIO, "The file doesn't have the size of what was written to it", path)
+            raise OSError(errno.EIO, "The file's size differs from the number of bytes written", path)
         self._sums[name] = summed.sum.hexdigest()
 
     def finish(self) -> None:
@@ -174,7 +174,7 @@ class CheckpointFolder:
             sums = _read_checksums(path)
             for name, expected in sums.items():
                 if _checksum(os.path.join(path, name)) != expected:
-                    raise DamagedError(f"{name} isn't what was written: its checksum is another one")
+                    raise DamagedError(f"{name} has changed since it was written: its checksum differs")
             with open(os.path.join(path, _CONTENT), encoding="utf-8") as file:
                 content: dict[str, Any] = json.load(file)
             missing = {*content["files"], _CONTENT} - sums.keys()
@@ -187,7 +187,7 @@ class CheckpointFolder:
         except (ValueError, LookupError) as error:
             raise DamagedError(f"{_CONTENT} can't be read: {error}") from error
         if content["format"] > _FORMAT:
-            raise ValueError(f"{path} was written by a newer version of fastsup. Use that one.")
+            raise ValueError(f"{path} was written by a newer version of fastsup. Use that version.")
         return content
 
     def describe(self, path: str) -> SavedCheckpoint | None:
@@ -284,8 +284,8 @@ class CheckpointFolder:
             if writer not in self._warned and writer != _writer():
                 self._warned.add(writer)
                 _logger.warning(
-                    "Another training saves in %s: %s, since this one began. A restart would restore the newest "
-                    "checkpoint of either. End one of them, or give each another directory. See `python -m fastsup "
+                    "Another program has saved in %s since this one started: %s. A restart would restore the newest "
+                    "checkpoint of either. Stop one of them, or give each its own directory. See `python -m fastsup "
                     "docs saving#two-trainings-in-one-directory`.",
                     self.directory,
                     writer,

@@ -39,11 +39,13 @@ class MetricRule:
 
     def __init__(self, metric: str, mode: str | None, min_delta: float) -> None:
         if not isinstance(metric, str):
-            raise TypeError(f"metric must be the name of a number of the evaluation, got {metric!r}.")
+            raise TypeError(f"metric must be the name of one of the evaluation's numbers, got {metric!r}.")
         check_choice("mode", mode, ("min", "max"))
         check_number("min_delta", min_delta)
         if not min_delta >= 0:
-            raise ValueError(f"min_delta must not be negative, got {min_delta!r}. mode says which numbers are better.")
+            raise ValueError(
+                f"min_delta must not be negative, got {min_delta!r}. mode determines which numbers are better."
+            )
         self.metric = metric
         self._sign = 1.0 if mode == "max" else -1.0
         self._min_delta = min_delta
@@ -56,7 +58,7 @@ class MetricRule:
         evaluating = evaluating_hooks(loop)
         if not evaluating:
             raise ValueError(
-                f"{owner} has metric={self.metric!r}, and the loop has no EvaluateHook. Add one to its hooks."
+                f"{owner} has metric={self.metric!r}, but the loop has no EvaluateHook. Add one to its hooks."
             )
         self._is_alone = len(evaluating) == 1
 
@@ -167,7 +169,7 @@ class Checkpoints(PeriodicHook):
         for name, value, default in (("mode", mode, None), ("keep_best", keep_best, 1), ("min_delta", min_delta, 0)):
             if metric is None and value != default:
                 raise ValueError(
-                    f"{name}={value!r} is for a metric. Pass metric=..., the name of a number of the evaluation."
+                    f"{name}={value!r} requires a metric. Pass metric=..., the name of one of the evaluation's numbers."
                 )
         self.metric, self.mode = metric, mode
         self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
@@ -207,7 +209,7 @@ class Checkpoints(PeriodicHook):
         """
         if which == "best":
             if self._rule is None:
-                raise ValueError('which="best" is for Checkpoints with a metric. Pass metric=... and mode=... to it.')
+                raise ValueError('which="best" requires Checkpoints with a metric. Pass metric=... and mode=... to it.')
             rule = self._rule
             return self._restore_first(lambda: [saved.path for saved in rule.ranked(self.saved()[::-1])], [])
         if which == "newest":
@@ -234,15 +236,15 @@ class Checkpoints(PeriodicHook):
         saved = self._restore_first(self._paths, self._hook_states)
         if saved is None:
             return None
-        _logger.info("Restored %s: going on after global step %d.", saved.path, saved.global_step)
+        _logger.info("Restored %s: resuming after global step %d.", saved.path, saved.global_step)
         return saved.global_step
 
     def begin(self, loop: Any) -> None:
         for hook in loop.hooks:
             if hook is not self and isinstance(hook, Checkpoints) and _is_same(hook.directory, self.directory):
                 raise ValueError(
-                    f"directory must be another one for each Checkpoints of a loop, got {self.directory!r} for "
-                    f"{self!r} and {hook!r}. Or put the states into one Checkpoints."
+                    f"directory must be different for each Checkpoints of a loop, got {self.directory!r} for "
+                    f"{self!r} and {hook!r}. Or pass all states to one Checkpoints."
                 )
         self._folder.open()
         if self._rule is not None:
@@ -253,8 +255,8 @@ class Checkpoints(PeriodicHook):
         others = self._folder.paths()
         if others and not self._own and not self._has_begun:
             _logger.warning(
-                "%s has checkpoints, the newest is %s, and none was restored. To go on from it, pass this hook as "
-                "resume_from; to train from the beginning, use another directory.",
+                "%s has checkpoints, the newest of which is %s, but none was restored. To resume from it, pass this "
+                "hook as resume_from; to train from the beginning, use another directory.",
                 self.directory,
                 others[0][1],
             )
@@ -345,7 +347,7 @@ class Checkpoints(PeriodicHook):
             except DamagedError as error:
                 failures[path] = str(error)
                 if os.path.lexists(path):
-                    _logger.warning("The checkpoint %s can't be restored and is left as it is: %s.", path, error)
+                    _logger.warning("The checkpoint %s can't be restored and is left unchanged: %s.", path, error)
                 # A training that goes on may have deleted it, after it has saved a newer one.
                 paths = [other for other in list_paths() if other not in failures]
                 continue
@@ -358,7 +360,7 @@ class Checkpoints(PeriodicHook):
             return None
         lines = "".join(f"\n  {path}: {cause}" for path, cause in failures.items())
         none_intact = NoIntactCheckpointError(
-            f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nNone of them was changed. "
+            f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nThey are unchanged. "
             "Copy an intact checkpoint there, or start training in an empty directory."
         )
         none_intact.failures = list(failures.items())
@@ -384,8 +386,8 @@ class Checkpoints(PeriodicHook):
         misfits = misfits_of(values, strict=not self._own)
         if misfits:
             raise ValueError(
-                f"{path} doesn't fit the program: {'; '.join(misfits)}. Is it another program's? Use another "
-                "directory, or pass a pair of functions that change what was saved."
+                f"{path} doesn't match the program: {'; '.join(misfits)}. Is it another program's? Use another "
+                "directory, or pass a pair of functions that convert the saved state."
             )
         # First those that may still refuse it.
         for state, value in sorted(values, key=lambda pair: pair[0].is_checked):
@@ -401,8 +403,8 @@ def _directory(directory: Any) -> str:
         raise TypeError(f"directory must be a string or a pathlib.Path, got {directory!r}.")
     if not path or "://" in path:
         raise ValueError(
-            f"directory must be a local directory, got {path!r}. For others pass a tf.train.Checkpoint and the "
-            "directory to CheckpointHook."
+            f"directory must be a local directory, got {path!r}. For other directories, pass a tf.train.Checkpoint "
+            f"and the directory to CheckpointHook."
         )
     return path
 
@@ -415,7 +417,7 @@ def _states(states: Any) -> list[SavedState]:
     if not isinstance(states, Mapping):
         raise TypeError(f'states must be a dictionary of states by name, got {states!r:.200}. Pass {{"state": ...}}.')
     if not states:
-        raise ValueError("states must have at least one state: a checkpoint without state restores nothing.")
+        raise ValueError("states must have at least one state: a checkpoint without states restores nothing.")
     for name in states:
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name) or name.startswith(_HOOK):
             raise ValueError(

@@ -70,7 +70,7 @@ class EvaluateHook(PeriodicHook):
         if max_share is not None:
             check_number("max_share", max_share)
             if not 0 < max_share < 1:
-                raise ValueError(f"max_share must lie between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
+                raise ValueError(f"max_share must be between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
         self._function = _of_the_loop(function)
         #: The name of the hook in a profile.
         self.profile_name: str = f"evaluate by {getattr(function, '__name__', type(function).__name__)}"
@@ -133,7 +133,7 @@ class EvaluateHook(PeriodicHook):
 def _of_the_loop(function: Any) -> Callable[[Any], Any]:
     """A function of the loop, for one that need not take it."""
     if not callable(function):
-        raise TypeError(f"function must be a function that evaluates, got {function!r}.")
+        raise TypeError(f"function must be an evaluation function, got {function!r}.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -195,7 +195,7 @@ class EarlyStoppingHook(Hook):
                 raise TypeError(f"restore_best must be the Checkpoints of the loop, or None, got {restore_best!r}.")
             if (restore_best.metric, restore_best.mode) != (metric, mode):
                 raise ValueError(
-                    f"restore_best must have metric={metric!r} and mode={mode!r}, as this hook, got {restore_best!r} "
+                    f"restore_best must have metric={metric!r} and mode={mode!r}, like this hook, got {restore_best!r} "
                     f"with metric={restore_best.metric!r} and mode={restore_best.mode!r}."
                 )
         self._patience = patience
@@ -234,10 +234,11 @@ class EarlyStoppingHook(Hook):
             late = [hook for hook in before if hook not in hooks[: hooks.index(self)]]
             if late:
                 raise ValueError(
-                    f"hooks must have {late[0]!r} before EarlyStoppingHook, whose end restores the best checkpoint."
+                    f"hooks must have {late[0]!r} before EarlyStoppingHook, which restores the best checkpoint at its "
+                    f"end."
                 )
         if self._without_progress >= self._patience:
-            _logger.info("Skipping training: EarlyStoppingHook had ended it already.")
+            _logger.info("Skipping training: EarlyStoppingHook had already ended it.")
             self._stop(loop)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:

@@ -77,8 +77,8 @@ def _number(name: Any, value: Any) -> float:
         return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError) as error:
         raise TypeError(
-            "The step must return a number or a mapping of names to numbers, or values= must say what to take of "
-            f"it. {name}: {value!r}. In a session, the hook's `fetches` say what it reads."
+            "The step must return a number or a mapping of names to numbers, or values= must extract such a result. "
+            f"{name}: {value!r}. In a session, the hook reads its `fetches`."
         ) from error
 
 
@@ -283,21 +283,21 @@ class Metric(NamedTuple):
 
 METRICS = (
     Metric("global step", "Global step of the model.", "", False),
-    Metric("steps", "Steps that this program has made.", "", True),
-    Metric("steps per second", "Steps per second since the measurement before.", "", False),
-    Metric("last step timestamp", "Time at which training was last seen to have made a step.", "seconds", False),
+    Metric("steps", "Steps that this program has run.", "", True),
+    Metric("steps per second", "Steps per second since the previous measurement.", "", False),
+    Metric("last step timestamp", "Time at which training last ran a step.", "seconds", False),
     Metric("last checkpoint timestamp", "Time at which the newest checkpoint was written.", "seconds", False),
-    Metric("restarts", "Starts of the loop after an error.", "", True),
+    Metric("restarts", "Restarts of the loop after an error.", "", True),
     Metric("running", "1 while training runs, 0 after its end.", "", False),
 )
-RESULT = Metric("result", "Numbers of the last result of a step that was read, such as the loss.", "", False)
+RESULT = Metric("result", "Numbers from the last step result that was read, such as the loss.", "", False)
 
 
 def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
     """The labels of a hook's metrics."""
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise TypeError(f"{name} must be a dictionary of texts by name, or None; got {labels!r}.")
+        raise TypeError(f"{name} must be a dictionary of strings by name, or None; got {labels!r}.")
     for label in labels:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
             raise ValueError(

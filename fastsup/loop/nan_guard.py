@@ -90,7 +90,7 @@ class NanGuardHook(PeriodicHook):
         self.has_found = True
         message = f"NaN in the result of step {step}: {', '.join(bad)}"
         if getattr(loop, "step_is_native", False):
-            message += ". It is NaN, too, where a step in C doesn't set loop->result."
+            message += ". It is also NaN if a step in C doesn't set loop->result."
         if self._fail_on_nan:
             raise NanResultError(message)
         _logger.warning(message)

@@ -68,7 +68,7 @@ class PeriodicHook(Hook):
           NotImplementedError: the subclass doesn't override this method.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must override act(loop): there is nothing to do at intervals."
+            f"{type(self).__name__} must override act(loop): otherwise it does nothing at intervals."
         )
 
     def begin(self, loop: Any) -> None:
@@ -86,7 +86,7 @@ class PeriodicHook(Hook):
         length = getattr(batches, "batches_per_epoch", None)
         if length is None:
             raise ValueError(
-                f"every_epochs={self.every_epochs!r} needs a step whose batches know their epochs, got {batches!r}. "
+                f"every_epochs={self.every_epochs!r} requires a step whose batches have epochs, got {batches!r}. "
                 "Pass fastsup.bind_batches(step, fastsup.ArrayBatches(...)) as the step, data with a length to "
                 "fastsup.loop.train, or every_steps."
             )
@@ -199,7 +199,7 @@ def every(
     if steps is None and secs is None and epochs is None:
         if not (at_end or on_error):
             raise ValueError(
-                "every must say when the function is called. Pass steps, secs, epochs, at_end or on_error."
+                "every requires at least one condition for the call. Pass steps, secs, epochs, at_end or on_error."
             )
         secs = math.inf
 

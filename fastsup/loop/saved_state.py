@@ -206,7 +206,7 @@ class _TensorFlowState(SavedState):
 
     def read(self, folder: str, saved: Any) -> Any:
         if saved["format"] != "tensorflow":
-            raise ValueError(f"{self.name} was saved without TensorFlow, and is a tf.train.Checkpoint here.")
+            raise ValueError(f"{self.name} was saved without TensorFlow, but is a tf.train.Checkpoint in the program.")
         return os.path.join(folder, self.name)
 
     def set(self, value: Any) -> None:
@@ -247,7 +247,9 @@ def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any)
 
         return torch.load(os.path.join(folder, f"{name}.pt"), map_location="cpu", weights_only=True)
     if saved["format"] != "tree":
-        raise ValueError(f"{name} was saved as a tf.train.Checkpoint, and isn't one here. Pass such an object.")
+        raise ValueError(
+            f"{name} was saved as a tf.train.Checkpoint, but isn't one in the program. Pass a tf.train.Checkpoint."
+        )
     arrays = _read_arrays(os.path.join(folder, f"{name}.npz")) if saved["has_arrays"] else {}
     needs_template = arrays or _has_nodes(saved["tree"])
     return _decode(saved["tree"], arrays, template() if needs_template else _MISSING, name)
@@ -293,8 +295,8 @@ def _array_node(value: Any, path: str) -> dict[str, Any] | None:
     if _is_instance(value, "jax", "Array"):
         if not value.is_fully_addressable:
             raise TypeError(
-                f"{path} is an array of several processes, which one process can't save. Save it with orbax, by "
-                "CheckpointHook(function, ...)."
+                f"{path} is an array of several processes, which one process can't save. Save it with orbax, in a "
+                f"CheckpointHook(function, ...)."
             )
         if _is_key(value):
             return {"kind": "key", "dtype": str(sys.modules["jax"].random.key_impl(value))}
@@ -303,7 +305,7 @@ def _array_node(value: Any, path: str) -> dict[str, Any] | None:
         return {"kind": "jax", "dtype": value.dtype.name, **weak}
     if _is_instance(value, "numpy", "ndarray") or _is_instance(value, "numpy", "generic"):
         if value.dtype.hasobject:
-            raise TypeError(f"{path} is an array of Python objects. Only arrays of numbers or texts are saved.")
+            raise TypeError(f"{path} is an array of Python objects. Only arrays of numbers or strings are saved.")
         kind = "numpy" if _is_instance(value, "numpy", "ndarray") else "scalar"
         return {"kind": kind, "dtype": value.dtype.name}
     return None
@@ -337,8 +339,8 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
             if _is_tensorflows(value)
             else (
                 "Pass an object with state_dict and load_state_dict under its own name; for anything else, pass a pair "
-                "of functions: one that returns numbers, texts, arrays, lists and dicts, and one that sets the state "
-                "from them."
+                "of functions: one that returns numbers, strings, arrays, lists and dicts, and one that sets the "
+                "state from them."
             )
         )
         raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which isn't saved. {remedy}")
@@ -471,8 +473,8 @@ def _check_type(kind: str, template: Any, path: str) -> None:
         return
     here = "nothing" if template is _MISSING else f"a {type(template).__qualname__}"
     raise ValueError(
-        f"{path} is a {kind} in the checkpoint, and {here} here. Make the state, with its initial values, before it is "
-        "restored."
+        f"{path} is a {kind} in the checkpoint, and {here} here. Create the state, with its initial values, before "
+        f"the restore."
     )
 
 
@@ -530,8 +532,8 @@ def _check_tensors(name: str, value: Any) -> None:
         torch.load(file, weights_only=True)
     except Exception as error:
         raise TypeError(
-            f"{name} is {_brief(value)} of type {type(value).__name__}, which torch.load doesn't read with "
-            "weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
+            f"{name} is {_brief(value)} of type {type(value).__name__}, which torch.load can't read with "
+            f"weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
         ) from error
 
 

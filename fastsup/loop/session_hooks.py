@@ -22,9 +22,9 @@ _logger = logging.getLogger("fastsup")
 _NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
 # What acts on the graph of a program's own, and what does the same in a loop.
 _OF_GRAPHS = {
-    "CheckpointSaverHook": "it saves the variables of a graph. fastsup.loop.CheckpointHook saves the state of a loop",
-    "SummarySaverHook": "it runs the summaries of a graph. fastsup.loop.SummaryHook writes the results of a loop",
-    "FeedFnHook": "it feeds a graph. fastsup.bind_batches passes batches to a step function",
+    "CheckpointSaverHook": "it saves the variables of a graph. Use fastsup.loop.CheckpointHook in a loop",
+    "SummarySaverHook": "it runs the summaries of a graph. Use fastsup.loop.SummaryHook in a loop",
+    "FeedFnHook": "it feeds a graph. Use fastsup.bind_batches to pass batches to a step function",
 }
 
 
@@ -187,7 +187,7 @@ class SessionHooks(Hook):
                 args = SessionRunArgs(None)
             if args.feed_dict:
                 raise ValueError(
-                    f"before_run of {hook!r} feeds {list(args.feed_dict)}: the step of a loop takes no feeds. Pass "
+                    f"before_run of {hook!r} feeds {list(args.feed_dict)}: a loop's step accepts no feeds. Pass "
                     "values to the step function, with fastsup.bind."
                 )
             self._requests.append((hook, args))

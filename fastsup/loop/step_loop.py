@@ -86,8 +86,8 @@ class StepLoop(fastsup.core.StepLoop):
             step = fusable.fuse_steps(fuse)
         elif fuse == "always":
             raise RuntimeError(
-                f"{step!r} can't make several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
-                'function with jit_compile=True. fuse="auto" makes one step after the other.'
+                f"{step!r} can't run several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
+                'function with jit_compile=True. With fuse="auto", steps run one at a time.'
             )
         super().__init__(step, hooks, max_steps, initial_step, profiler, steps=steps)
         self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
@@ -98,8 +98,8 @@ class StepLoop(fastsup.core.StepLoop):
         self._manager = _manager_of(resume_from)
         if isinstance(resume_from, CheckpointHook | Checkpoints) and resume_from not in self.hooks:
             _logger.warning(
-                "resume_from, %r, isn't among the hooks: the loop restores its checkpoints and saves none. Add it to "
-                "hooks. If that is meant, pass the manager of a CheckpointHook.",
+                "resume_from, %r, isn't among the hooks: the loop restores its checkpoints but saves none. Add it to "
+                "hooks. If you don't want to save, pass the manager of a CheckpointHook.",
                 resume_from,
             )
         self._handle_signals = handle_signals
@@ -143,7 +143,7 @@ class StepLoop(fastsup.core.StepLoop):
         watches = stop_signals.install()
         if self._signals_requested and not watches and signal.getsignal(signal.SIGTERM) is not stop_signals.on_signal:
             _logger.warning(
-                "handle_signals=True has no effect in %s: Python handles signals in the main thread alone. Call "
+                "handle_signals=True has no effect in %s: Python handles signals only in the main thread. Call "
                 "request_stop() from a handler there.",
                 threading.current_thread().name,
             )
@@ -176,7 +176,7 @@ class StepLoop(fastsup.core.StepLoop):
             if not (self._handle_signals and stop_signals.received()):
                 raise
             # The program leaves with the exit code of the signal.
-            _logger.error("The loop has not ended well after the signal: %s", error, exc_info=error)
+            _logger.error("The loop ended with an error after the signal: %s", error, exc_info=error)
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
@@ -210,7 +210,7 @@ class StepLoop(fastsup.core.StepLoop):
         if self.steps != self._steps_at_failure:
             self._failure_row.end()
             self._steps_at_failure = self.steps
-        delay = self._failure_row.add(error, "The step after global step %d has failed: %s", self.global_step, error)
+        delay = self._failure_row.add(error, "The step after global step %d failed: %s", self.global_step, error)
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))
@@ -234,6 +234,6 @@ def _manager_of(resume_from: Any) -> Any:
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook that has one, got "
+        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook with a manager, got "
         f"{resume_from!r}. To resume from your own save function, restore its state and pass initial_step."
     )

@@ -65,7 +65,7 @@ class Epochs:
             check_takes("data", data, "the number of the epoch")
         elif not isinstance(data, Iterable) or isinstance(data, Iterator):
             raise TypeError(
-                f"data must be an iterable that can be gone through several times, got {data!r:.200}. Pass a list or a "
+                f"data must be an iterable that can be iterated several times, got {data!r:.200}. Pass a list or a "
                 "DataLoader, not an iterator."
             )
         if epochs is not None:
@@ -321,7 +321,7 @@ def _with_data(
     if hasattr(batches, "state_dict") and not any(state is batches for state in states.values()):
         if "data" in states:
             raise ValueError(
-                "states must not have the name 'data': the position in the data is saved by that name. Rename it."
+                "states must not have the name 'data': the position in the data is saved under that name. Rename it."
             )
         states["data"] = batches
     return bound, states

@@ -45,7 +45,7 @@ EXECUTORS = ("auto", POOL, INLINE, SINGLE)
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 CALLING_THREAD = -1
 # What errors of the single-threaded executor advise.
-REMEDY = 'Pass executor="auto", "inline" or "thread_pool" in place of executor="single_threaded".'
+REMEDY = 'Pass executor="auto", "inline" or "thread_pool" instead of executor="single_threaded".'
 REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
 # Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one

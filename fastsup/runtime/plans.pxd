@@ -104,7 +104,7 @@ cdef class Plan:
     cdef bint returns_feeds
     cdef readonly tuple elements
     cdef readonly object pinned
-    # CallableOptions, serialized, and an estimate of the bytes of what is compiled of them; 0 until that is known.
+    # CallableOptions, serialised, and an estimate of the bytes of what is compiled of them; 0 until that is known.
     cdef readonly bytes options
     cdef readonly Py_ssize_t size
     # Whether the callable may be released before the session is closed.

@@ -98,8 +98,8 @@ cdef class StepGate:
                 now = time.monotonic()
                 if now - started >= self.patience_secs:
                     logging.warning(
-                        "A step has been running for %d seconds. The checkpoint is written meanwhile: its variables "
-                        "may belong to different steps. See `python -m fastsup docs dropin#checkpoints`.",
+                        "A step has been running for %d seconds. The checkpoint is written in the meantime, so its "
+                        "variables may come from different steps. See `python -m fastsup docs dropin#checkpoints`.",
                         now - started,
                     )
                     return

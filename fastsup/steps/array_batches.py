@@ -117,7 +117,7 @@ class ArrayBatches(_State):
         if isinstance(position, bool) or not isinstance(position, int):
             raise TypeError(f"position must be an integer, got {position!r} of type {type(position).__name__}.")
         if not 0 <= position <= self._last:
-            raise ValueError(f"position must lie between 0 and {self._last}, the number of batches; got {position}.")
+            raise ValueError(f"position must be between 0 and {self._last}, the number of batches; got {position}.")
         self._position = position
 
     @property
@@ -235,8 +235,8 @@ class ArrayBatches(_State):
         """
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
-                f"shuffle must be {state['seed'] is not None}, as it was when the checkpoint was saved, to go on from "
-                "its position."
+                f"shuffle must be {state['seed'] is not None}, as when the checkpoint was saved, to resume from its "
+                f"position."
             )
         self.seed = state["seed"]
         self.position = state["position"]
@@ -296,7 +296,7 @@ def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
 def _contiguous(leaf: Any) -> NDArray[Any]:
     array = np.asarray(leaf)
     if array.ndim == 0:
-        raise ValueError(f"arrays must have a first dimension, that of the rows; got {leaf!r}.")
+        raise ValueError(f"arrays must have a first dimension, which counts the rows; got {leaf!r}.")
     return np.ascontiguousarray(array)
 
 

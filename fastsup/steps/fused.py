@@ -255,7 +255,7 @@ class FusedStep:
     def why_never(self) -> str:
         """Why several steps can't be made at once; an empty string if they can."""
         if not self.fusion.why_never and self._odd >= _MOST_ODD:
-            return "batches have other shapes from one step to the next"
+            return "the shapes of batches change from one step to the next"
         return self.fusion.why_never
 
     @property
@@ -274,14 +274,14 @@ class FusedStep:
         if self.fused or self.why_never:
             return self.why_never
         if bridge.is_testing():
-            return "the self-test of this installation isn't over"
+            return "the self-test of this installation hasn't finished"
         if fusion.function is None or (fusion.trial.choice == FUSED and not self._is_made):
             return (
                 f"not tried yet: single steps come first, until they have taken {self._secs_before:.1f} s (now "
-                f'{fusion.spent:.1f} s); fuse="always" leaves that out'
+                f'{fusion.spent:.1f} s); fuse="always" skips this phase'
             )
         if fusion.trial.choice is None:
-            return "the trial isn't over"
+            return "the trial hasn't finished"
         single, fused = (1e6 * fusion.trial.seconds[way] for way in (SINGLE, FUSED))
         return f"single steps are faster: {single:,.1f} µs a step in place of {fused:,.1f}, by a trial"
 
@@ -414,7 +414,7 @@ class FusedStep:
             # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
             fusion.why_never = reason_of(error)
             if not self._is_forced:
-                logging.info("%s. One step is made after the other.", self._refusal())
+                logging.info("%s. Steps run one at a time.", self._refusal())
             elif not (blocks and blocks.owed):
                 raise self._refusal() from error
         if blocks is not None and blocks.owed:
@@ -425,9 +425,9 @@ class FusedStep:
         return self._joined(parts, with_results)
 
     def _refusal(self) -> RuntimeError:
-        advice = ' fuse="auto" makes one step after the other.' if self._is_forced else ""
+        advice = ' With fuse="auto", steps run one at a time.' if self._is_forced else ""
         dot = "." if self._is_forced else ""
-        return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_never}{dot}{advice}")
+        return RuntimeError(f"{self._name} can't run several steps in one call: {self.why_never}{dot}{advice}")
 
     def _compiled(self, with_results: bool) -> FusedFunction | None:
         """The function for batches of the shapes that come now, compiled; None if steps have to be made alone."""
@@ -546,11 +546,11 @@ def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     if scope_of_devices() is not None:
         return "TensorFlow has several devices"
     if any(isinstance(value, tf.data.Iterator) for value in tf.nest.flatten(arguments)):
-        return "the step function takes an iterator of tf.data: fastsup.bind_batches gives it batches"
+        return "the step function takes a tf.data iterator: use fastsup.bind_batches to pass batches"
     if batches is None or isinstance(batches, ArrayBatches):
         return ""
     if not isinstance(batches, tf.data.Iterator):
-        return "batches come from Python code, and not from a fastsup.ArrayBatches or a tf.data.Dataset"
+        return "batches come from Python code instead of a fastsup.ArrayBatches or a tf.data.Dataset"
     return why_not_stacked(batches.element_spec)
 
 
@@ -575,7 +575,7 @@ def fused_step(step: Any, fuse: str) -> Any:
     reason = _why_not(function, (instance, args, kwargs), batches)
     if reason and fuse == "always":
         raise RuntimeError(
-            f'{step!r} can\'t make several steps in one call: {reason}. fuse="auto" makes one after the other.'
+            f'{step!r} can\'t make several steps in one call: {reason}. With fuse="auto", they run one at a time.'
         )
     if reason:
         step.why_not_fused = reason

@@ -185,7 +185,7 @@ class FusedLoop:
         self._results = results
         for leaf in nest.flatten(results, expand_composites=True):
             if leaf is not None and not (isinstance(leaf, tf.TensorSpec | tf.Tensor) and leaf.shape.is_fully_defined()):
-                raise NotFusable(f"the shape of the result {leaf!r} isn't known before the step has run")
+                raise NotFusable(f"the shape of the result {leaf!r} isn't known before the step runs")
         step_bytes = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in leaves_of(results))
         self.most_results: int = min(_MOST_RESULTS, _MOST_RESULT_BYTES // max(step_bytes, 1))
 

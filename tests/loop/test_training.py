@@ -258,7 +258,7 @@ def test_epochs_of_nothing_end() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((3,), TypeError, "data must be an iterable that can be gone through several times, got 3"),
+        ((3,), TypeError, "data must be an iterable that can be iterated several times, got 3"),
         ((iter([1]),), TypeError, "Pass a list or a DataLoader, not an iterator."),
         ((lambda: [1],), TypeError, "data must be a function of the number of the epoch, got"),
         (([1], 0), ValueError, "epochs must be positive, got 0"),

@@ -148,7 +148,7 @@ def run_evaluation(
             run_steps(session, eval_ops, results, feed_dict)
     if eval_ops is not None and not results:
         logging.warning(
-            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
+            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics have their initial values. "
             "See `python -m fastsup docs dropin#estimator`."
         )
     logging.info("Inference Time : %0.5fs", steady() - started)

@@ -27,7 +27,7 @@ __all__ = [
 _NOTHING = contextlib.nullcontext()
 _NO_BATCH = (
     "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
-    "yield_single_examples=False, which yields it as it is."
+    "yield_single_examples=False to yield it unchanged."
 )
 
 
@@ -160,7 +160,7 @@ class PredictionRun:
                 shapes = {name: other.shape for name, other in preds_evaluated.items()}
                 raise ValueError(
                     f"Batch length of predictions should be same. {key} has different batch length than others. "
-                    f"The shapes are {shapes}; yield_single_examples=False yields them as they are."
+                    f"The shapes are {shapes}; yield_single_examples=False yields them unchanged."
                 )
         return length or 0
 

@@ -164,8 +164,8 @@ class UserModel:
             return
         # A caller that names a directory expects a trained model there.
         logging.warning(
-            "These are %s of an untrained model, as it is initialised: there is no checkpoint in model_dir=%s. Train "
-            "the model first, or name the directory of a trained one. See `python -m fastsup docs dropin#estimator`.",
+            "These are %s of an untrained, newly initialized model: there is no checkpoint in model_dir=%s. Train "
+            "the model first, or pass the directory of a trained model. See `python -m fastsup docs dropin#estimator`.",
             results,
             self.model_dir,
         )

@@ -56,7 +56,7 @@ def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError
         None,
         None,
         f"The single-threaded executor can't run a step on several devices: {places}. {remedy} "
-        "Or place all operations of the step on one device.",
+        "Or place all of the step's operations on one device.",
     )
 
 

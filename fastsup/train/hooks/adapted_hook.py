@@ -129,7 +129,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Gets ready for the runs of a session."""
-        self._give_up(RuntimeError("The session was replaced by another one."))
+        self._give_up(RuntimeError("The session was replaced with another one."))
         self._runs = 0
         self._is_skipped = False
         self._loop.session = session

@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 def hooks_with_progress(progress: Any, hooks: Any) -> Any:
     """Adds a `ProgressHook` to a session's hooks."""
     if not isinstance(progress, bool):
-        raise TypeError(f"progress must be True or False, got {progress!r}. For a ProgressHook of your own use hooks.")
+        raise TypeError(f"progress must be True or False, got {progress!r}. To pass your own ProgressHook, use hooks.")
     if not progress:
         return hooks
     hooks = list(hooks)

@@ -106,7 +106,7 @@ class _Watch:
     def _report(self) -> None:
         threads = sorted(threading.enumerate(), key=lambda thread: thread is not threading.main_thread())
         logging.error(
-            "WatchdogHook: no step has ended for %g seconds. %s\n%s",
+            "WatchdogHook: no step has finished for %g seconds. %s\n%s",
             self._timeout_secs,
             "The session is ended." if self._stop else "Its stop argument would end the session.",
             "\n".join(describe_thread(thread) for thread in threads if thread is not threading.current_thread()),
@@ -116,8 +116,9 @@ class _Watch:
         error = errors.DeadlineExceededError(
             None,
             None,
-            f"WatchdogHook has ended the session: no step had ended for timeout_secs={self._timeout_secs:g} seconds. "
-            "The log shows where each thread stood.",
+            f"WatchdogHook has ended the session: no step had finished for timeout_secs={self._timeout_secs:g} "
+            f"seconds. "
+            "The log shows each thread's position.",
         )
         if self._coord is not None:
             # For loops that call should_stop(), and for sessions of other classes.

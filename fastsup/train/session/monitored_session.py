@@ -60,11 +60,9 @@ def log_failed_end(what: str, error: BaseException) -> None:
     """Logs an error of an end that a signal has led to: the program leaves with the signal's exit code all the same."""
     interrupt = stop_signals.pending_interrupt()
     if type(error) is type(interrupt) and error.args == interrupt.args:
-        logging.info(
-            "The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what
-        )
+        logging.info("The signal interrupted an operation at the end of the %s, such as an evaluation.", what)
         return
-    logging.error("The %s has not ended well after the signal: %r", what, error, exc_info=error)
+    logging.error("The %s ended with an error after the signal: %r", what, error, exc_info=error)
 
 
 def hooks_argument(name: str, hooks: Any) -> Any:

@@ -559,7 +559,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         log = WaitLog(self._recovery_wait_secs)
         if master:
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
-            awaited = f"the process that initialises or restores the model at {master}, usually the chief"
+            awaited = f"the process that initializes or restores the model at {master}, usually the chief"
         else:
             awaited = "a model of this process alone (master is ''), which no other process can make ready"
         while True:
