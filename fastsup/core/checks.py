@@ -67,20 +67,20 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
       choices: the values that it may have.
 
     Raises:
-      ValueError: the value is another one. The message names them all.
+      ValueError: the value isn't one of them. The message names them all.
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_fuse(fuse: Any) -> None:
-    """Refuses what doesn't say whether a loop may make many steps in one compiled call.
+    """Refuses an invalid value of the argument `fuse`.
 
     Args:
       fuse: the argument of that name.
 
     Raises:
-      ValueError: it is none of "auto", "always" and "never".
+      ValueError: it isn't "auto", "always" or "never".
     """
     check_choice("fuse", fuse, ("auto", "always", "never"))
 
@@ -151,7 +151,7 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
       value: the interval, a number.
       nan_means: effect of an interval that is NaN: a clause.
       negative_means: effect of a negative interval: a clause.
-      section: anchor of the section of docs/dropin.md that says so.
+      section: anchor of the section in docs/dropin.md for the message.
 
     Returns:
       The warning, for the caller to log; None for an interval of 0 or more.
@@ -172,8 +172,8 @@ def check_takes(name: str, function: Any, arguments: str) -> None:
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
-      arguments: names of what the function will get, separated by commas. A class, a partial function and other
-        callables aren't looked into: their signatures may be those of what they wrap.
+      arguments: names of the function's arguments, separated by commas. Classes, partial functions and other callables
+        aren't checked: their signatures may belong to the wrapped object.
 
     Raises:
       TypeError: the function can't be called, or not with these arguments.
@@ -221,7 +221,7 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
 
 def why_step_needs_arguments(step: Any) -> str | None:
-    """The remedy for a step whose first call has raised TypeError, if its signature says that it needs arguments.
+    """The remedy for a step whose first call raised TypeError, if its signature has required arguments.
 
     Args:
       step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
@@ -257,7 +257,7 @@ def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
     )
 
 
-# What TensorFlow's file functions take for a pattern. A bracket that isn't closed stands for itself.
+# Characters that TensorFlow's file functions treat as a pattern. An unclosed bracket matches itself.
 _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
@@ -295,10 +295,10 @@ def check_no_pattern(name: str, directory: Any) -> None:
 
 
 def hint_for_class(hook: Any) -> str:
-    """The hint for a class that was given in place of a hook.
+    """The hint for a class that was passed instead of a hook.
 
     Args:
-      hook: what was given.
+      hook: the argument.
 
     Returns:
       Text to append to an error; "" for anything but a class, or for a class that is a valid session hook: one whose
@@ -312,7 +312,7 @@ def hint_for_class(hook: Any) -> str:
 
 
 def why_no_loop_hook(hook: Any) -> str:
-    """The hint for an object that a `StepLoop` was given in place of a hook.
+    """The hint for an object that was passed to a `StepLoop` instead of a hook.
 
     Args:
       hook: the object.
@@ -369,9 +369,9 @@ def check_members(
     return found
 
 
-# What a loop calls, or in `act` a PeriodicHook.
+# Methods that a loop calls, or a PeriodicHook for `act`.
 _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
-# What a hook may have besides.
+# Other attributes that a hook may have.
 _OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
 # Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
 _ELSEWHERE = {"on_due": "after_step", "after_run": "after_step"}
@@ -436,7 +436,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
             return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                # The call itself has failed, nothing in the function.
+                # The call itself failed, not the function.
                 names = [name for name in inspect.signature(function).parameters if name != "self"]
                 hint = next((did_you_mean(name, names) for name in kwargs if name not in names), "")
                 error.args = (f"{error}.{hint}" if hint else str(error),)
@@ -448,10 +448,10 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 def _keywords_of(kind: type) -> list[str] | None:
     """The keyword arguments that a constructor takes; None if it may take any."""
     if isinstance(kind.__new__, types.FunctionType):
-        return None  # It may change what the constructor gets.
+        return None  # It may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
-        # A compiled one: its class has the signature, if its author has written one down.
+        # For a compiled constructor, the class has the signature, if its author provided one.
         init = getattr(init, "__objclass__", None)
         if getattr(init, "__text_signature__", None) is None:
             return None
@@ -478,7 +478,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
     for name, value in defined.items():
         if name.startswith("_") or not isinstance(value, types.FunctionType):
             continue
-        # What another base class has too, is for that class.
+        # An argument that another base class also accepts is for that class.
         callback = None if any(name in vars(kind) for kind in others) else _callback_like(name, type(hook))
         # A hook that has the callback has the other method for something else.
         if callback in _OPTIONAL and hasattr(hook, callback):
@@ -492,7 +492,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
 
 
 def _has_own(hook: Any, name: str) -> bool:
-    """True if an object has an attribute in place of its class's method.
+    """True if an instance attribute replaces a method of the object's class.
 
     Python is slower with an object whose `__dict__` was looked at.
     """

@@ -349,7 +349,7 @@ cdef enum:
     # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
     CALLS_UNTIL_LOOK = 128
 
-# Where the pointer to the profiler of the whole program is.
+# The location of the pointer to the profiler of the whole program.
 cdef void** program_profiler = address_of_program_profiler()
 
 cdef dict context_names = vars(context)

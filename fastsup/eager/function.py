@@ -553,8 +553,8 @@ def function(
       func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
-      fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" says so
-        once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not_lifted` has the reason.
+      fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" logs the
+        reason once; "raise" raises a RuntimeError; "silent" logs nothing. `why_not_lifted` has the reason.
       **arguments: those of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python function.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Keras models whose fit, evaluate and predict run their steps as `fastsup.function` does, and what these spend."""
+"""Accelerates the fit, evaluate and predict of Keras models, and profiles them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _HOOK = "hook."
 
 
 class MetricRule:
-    """What is better: a larger or a smaller number of an evaluation.
+    """Whether larger or smaller numbers of an evaluation are better.
 
     Args:
       metric: name of the number.
@@ -76,7 +76,7 @@ class MetricRule:
         return None
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Returns True if a number is better than another one. NaN never is; any other number is better than None."""
+        """Returns True if one number is better than another. NaN never is; any other number is better than None."""
         if math.isnan(value):
             return False
         return than is None or self._sign * (value - than) > self._min_delta
@@ -88,7 +88,7 @@ class MetricRule:
 
 
 def evaluating_hooks(loop: Any) -> list[Any]:
-    """The hooks of a loop that evaluate, and tell the others of the results."""
+    """The hooks of a loop that evaluate, and pass the results to the others."""
     return [hook for hook in loop.hooks if getattr(hook, "evaluates", False)]
 
 
@@ -109,11 +109,11 @@ class Checkpoints(PeriodicHook):
     - a pair of functions: one that returns the state, and one that sets it.
     - a `tf.train.Checkpoint`.
 
-    Each checkpoint is a folder with a file of checksums. It gets its name when all of it is on the disk; then older
-    ones are deleted. Nothing is pickled: a checkpoint from elsewhere can't run code.
+    Each checkpoint is a folder with a file of checksums. It gets its name when it is completely on disk. Older ones are
+    deleted after that. Nothing is pickled: a checkpoint from elsewhere can't run code.
 
-    The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is saved and
-    restored, too.
+    The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is also saved
+    and restored.
 
     Args:
       directory: a local directory for the checkpoints. It is made if it doesn't exist.
@@ -122,12 +122,12 @@ class Checkpoints(PeriodicHook):
       every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts;
         without any, it is 600 seconds.
       every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
-        `PeriodicHook` has the batches for which that is known.
+        See `PeriodicHook` for the supported batches.
       keep: number of the newest checkpoints that stay. None: all.
-      metric: name of a number of the evaluation (`EvaluateHook`) by which the best checkpoints stay, too, or None.
-        Whenever an evaluation is among the best, a checkpoint is saved at once, with the numbers.
+      metric: name of a number of the evaluation (`EvaluateHook`) that selects the best checkpoints, which are also
+        kept; or None. Whenever an evaluation is among the best, a checkpoint is saved immediately, with the numbers.
       mode: "max" if a larger number is better, "min" if a smaller one is.
-      min_delta: by how much a number must be better than that of the worst of the best checkpoints.
+      min_delta: minimum improvement over the worst of the best checkpoints.
       keep_best: number of the best checkpoints that stay, with a `metric`.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
 
@@ -175,7 +175,7 @@ class Checkpoints(PeriodicHook):
         self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
         self._save_at_end = save_at_end
         self._folder = CheckpointFolder(self.directory)
-        # The checkpoints that this process has written or gone on from, oldest first: those that it may delete.
+        # The checkpoints that this process has written or resumed from, oldest first. It may delete only these.
         self._own: list[SavedCheckpoint] = []
         self._hook_states: list[SavedState] = []
         # The global step of the last evaluation, and its numbers.
@@ -283,7 +283,7 @@ class Checkpoints(PeriodicHook):
             return
         best = self._rule.ranked(self._own)[: self._keep_best]
         if any(saved.global_step == loop.global_step == self.last_saved_step for saved in best):
-            return  # The loop has gone on from it, and evaluates the same again.
+            return  # The loop has resumed from it, and evaluates the same state again.
         if self._rule.is_better(value, best[-1].metrics[self._rule.metric] if len(best) == self._keep_best else None):
             self._save(loop, dict(metrics))
 
@@ -336,7 +336,7 @@ class Checkpoints(PeriodicHook):
             self._folder.delete(other.path)
 
     def _restore_first(self, list_paths: Callable[[], list[str]], hooks: list[SavedState]) -> SavedCheckpoint | None:
-        """Restores the first intact checkpoint of a list. A damaged one stays as it is."""
+        """Restores the first intact checkpoint of a list. A damaged one is left unchanged."""
         failures: dict[str, str] = {}
         paths = list_paths()
         while paths:
@@ -348,7 +348,7 @@ class Checkpoints(PeriodicHook):
                 failures[path] = str(error)
                 if os.path.lexists(path):
                     _logger.warning("The checkpoint %s can't be restored and is left unchanged: %s.", path, error)
-                # A training that goes on may have deleted it, after it has saved a newer one.
+                # A program that is still training may have deleted it after saving a newer one.
                 paths = [other for other in list_paths() if other not in failures]
                 continue
             self._set(path, values)

@@ -37,7 +37,7 @@ class EvaluateHook(PeriodicHook):
       max_share: the largest share of the loop's time that evaluations may take, as 0.1. An evaluation that would exceed
         it is left out, except the first one and the one at the end. None: no limit.
       every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
-        `PeriodicHook` has the batches for which that is known.
+        See `PeriodicHook` for the supported batches.
 
     Attributes:
       metrics: the numbers of the last evaluation, by name; empty before the first one.
@@ -83,7 +83,7 @@ class EvaluateHook(PeriodicHook):
 
     def begin(self, loop: Any) -> None:
         heard = [hook for hook in loop.hooks if callable(getattr(hook, "on_evaluation", None))]
-        # Checkpoints last: they save what the evaluation has changed in the others.
+        # Checkpoints last, because they save the changes that the evaluation makes in the other hooks.
         self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
         self.secs, self.skipped = 0.0, 0
         self._has_warned = False
@@ -163,7 +163,7 @@ class EarlyStoppingHook(Hook):
       patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
       min_delta: by how much a number must be better than the best one.
       restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
-        best checkpoint is restored. It stands before this hook in the list, as does the `EvaluateHook`.
+        best checkpoint is restored. It must come before this hook in the list, like the `EvaluateHook`.
 
     Attributes:
       best: the best number; None before the first evaluation.
@@ -216,10 +216,10 @@ class EarlyStoppingHook(Hook):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a state that a checkpoint has.
+        """Resumes from a saved state.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
         """
         self.best, self.best_step = state["best"], state["best_step"]
         self._without_progress, self._last_step = state["without_progress"], state["last_step"]

@@ -18,8 +18,8 @@ _logger = logging.getLogger("fastsup")
 def due_in(hook: Hook, secs: float) -> None:
     """Makes a hook due some time from now.
 
-    `due_at_time` takes a time of day. The way over it would make each interval longer by what that clock was adjusted
-    by since the process began.
+    `due_at_time` takes a time of day. A conversion would lengthen each interval by the adjustments of that clock since
+    the process started.
     """
     Scheduled.due_at_time(hook, steady() + secs)
 
@@ -32,11 +32,11 @@ class PeriodicHook(Hook):
     Args:
       every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
         rounded up.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that
+      every_secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that
         passes first counts.
       every_epochs: `act` is called after the last step of each epoch whose number is a multiple of this number, or
-        None. The step of the loop takes batches that know their epochs: of `fastsup.bind_batches` with a
-        `fastsup.ArrayBatches`, or of `fastsup.loop.train`.
+        None. Requires batches with epochs: from `fastsup.bind_batches` with a `fastsup.ArrayBatches`, or from
+        `fastsup.loop.train`.
 
     Raises:
       ValueError: an interval isn't positive, or none is given.
@@ -174,10 +174,10 @@ def every(
 
     Args:
       steps: the function is called at the global steps that are multiples of this number, or None.
-      secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that passes
+      secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that passes
         first counts.
       epochs: the function is called after the last step of each epoch whose number is a multiple of this number, or
-        None. `PeriodicHook` has the batches for which that is known.
+        None. See `PeriodicHook` for the supported batches.
       at_end: whether the function is also called when the loop ends without an error, unless it was called after the
         last step.
       on_error: whether the function is also called after an error. A class derived from `Hook` gets the error.
@@ -213,11 +213,11 @@ def every(
 class StopAtStepHook(Hook):
     """Stops the loop at a global step, or after a number of steps.
 
-    A loop that begins at the step, or after it, does no step.
+    A loop that starts at or after that step runs no steps.
 
     Args:
       last_step: the global step after which the loop ends, including the steps of earlier runs; or
-      num_steps: steps to do from the loop's begin on. Exactly one of the two.
+      num_steps: number of steps to run, counted from the loop's start. Exactly one of the two.
 
     Raises:
       TypeError: `last_step` or `num_steps` isn't an integer.
@@ -258,7 +258,7 @@ class TimeLimitHook(Hook):
     """Stops the loop after a time, at the end of the step that is under way then.
 
     Args:
-      secs: seconds since the begin of the loop, by a clock that can't be set.
+      secs: seconds since the start of the loop, by a clock that can't be set.
 
     Raises:
       ValueError: `secs` isn't positive.
@@ -282,7 +282,7 @@ def stop_steps(hooks: Iterable[Any], first_step: int) -> list[int]:
 
     Args:
       hooks: the hooks.
-      first_step: the global step from which the loop begins.
+      first_step: the global step at which the loop starts.
     """
     stops = [hook for hook in hooks if isinstance(hook, StopAtStepHook)]
     return [first_step + (stop.num_steps or 0) if stop.last_step is None else stop.last_step for stop in stops]

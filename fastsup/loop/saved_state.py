@@ -42,11 +42,11 @@ class SavedState:
     """One state of a checkpoint: how it is saved, read, checked and set.
 
     Args:
-      name: the name that the program has given it.
+      name: its name in the program.
     """
 
     is_tensorflows = False
-    # Whether `misfits` has found all that doesn't fit before `set` is called.
+    # Whether `misfits` finds all mismatches before `set` is called.
     is_checked = False
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class SavedState:
         raise NotImplementedError
 
     def read(self, folder: str, saved: Any) -> Any:
-        """Reads what `save` has written. Changes nothing."""
+        """Reads the files that `save` wrote. Changes nothing."""
         raise NotImplementedError
 
     def misfits(self, value: Any, strict: bool) -> list[str]:
@@ -77,7 +77,7 @@ def state_of(name: str, state: Any) -> SavedState:
 
     Args:
       name: its name.
-      state: what the program has given.
+      state: the program's argument.
 
     Raises:
       TypeError: there is no way.
@@ -145,7 +145,7 @@ def _set_bits(generator: Any, saved: Any) -> None:
 
 
 class _PairState(SavedState):
-    """State that a function returns, and another one sets: it may have another structure after each step."""
+    """State that one function returns and another one sets. Its structure may change from step to step."""
 
     def __init__(self, name: str, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
         super().__init__(name)
@@ -291,7 +291,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _array_node(value: Any, path: str) -> dict[str, Any] | None:
-    """What the JSON text says of an array, without its name in the `.npz` file; None for what isn't an array."""
+    """An array's entry in the JSON file, without its name in the `.npz` file; None if it isn't an array."""
     if _is_instance(value, "jax", "Array"):
         if not value.is_fully_addressable:
             raise TypeError(
@@ -300,7 +300,7 @@ def _array_node(value: Any, path: str) -> dict[str, Any] | None:
             )
         if _is_key(value):
             return {"kind": "key", "dtype": str(sys.modules["jax"].random.key_impl(value))}
-        # A weak type gives way to that of another operand.
+        # A weak type yields to the other operand's type.
         weak = {"weak": True} if value.weak_type else {}
         return {"kind": "jax", "dtype": value.dtype.name, **weak}
     if _is_instance(value, "numpy", "ndarray") or _is_instance(value, "numpy", "generic"):
@@ -358,7 +358,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
 
 
 def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
-    """The kind of a container, and its parts by name; None for what isn't a container.
+    """The kind of a container, and its parts by name; None if it isn't a container.
 
     The kind "node" is for containers that can only be made again from one of the same type.
     """
@@ -382,7 +382,7 @@ def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
 
 
 def _jax_parts(value: Any) -> tuple[list[tuple[str, Any]], Any] | None:
-    """The parts of a container that JAX knows, by name, and JAX's definition of it."""
+    """The parts, by name, of a container that is registered with JAX, and JAX's definition of it."""
     jax: Any = sys.modules.get("jax")
     if jax is None or value is None or jax.tree_util.all_leaves([value]):
         return None
@@ -443,7 +443,7 @@ def _decode_array(node: dict[str, Any], array: Any, template: Any) -> Any:
 
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=node["dtype"])
     array = _with_dtype(array, node["dtype"])
-    # The program may have an array of NumPy where it had one of JAX, or a number, and the other way round.
+    # A NumPy array may replace a JAX array or a number, and vice versa.
     is_jax, is_numpy = _is_instance(template, "jax", "Array"), _is_instance(template, "numpy", "ndarray")
     if kind == "scalar" and not (is_jax or is_numpy):
         return array[()]
@@ -582,7 +582,7 @@ def _misfits(template: Any, value: Any, path: str, strict: bool) -> Iterator[str
 
 
 def _assign(template: Any, value: Any) -> Any:
-    """Sets a container's parts in place. Returns what is to stand where the template stands."""
+    """Sets a container's parts in place. Returns the value that replaces the template."""
     if _is_instance(template, "numpy", "ndarray") and _is_instance(value, "numpy", "ndarray"):
         if template.shape == value.shape and template.dtype == value.dtype and template.flags.writeable:
             template[...] = value

@@ -1,4 +1,4 @@
-"""`train`: a loop with what a training usually needs around it; and batches that know their epochs."""
+"""`train`: a loop with the hooks that training usually needs; and batches with epochs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DATA_REMEDY = (
 
 
 class Epochs:
-    """Batches of data that is gone through again and again, such as a `DataLoader` of PyTorch or a list of batches.
+    """Batches from data that is iterated repeatedly, such as a PyTorch `DataLoader` or a list of batches.
 
         def shuffled(epoch):
             order = np.random.default_rng(epoch).permutation(len(x))
@@ -45,12 +45,12 @@ class Epochs:
     epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
 
     Args:
-      data: an iterable that can be gone through several times; or a function of the number of the epoch, from 0 on,
-        that returns an iterable of its batches.
+      data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
+        an iterable of its batches.
       epochs: number of times, or None for no limit.
 
     Attributes:
-      batches_per_epoch: the length of `data`, or of what the function returns for epoch 0; None if that has none.
+      batches_per_epoch: the length of `data`, or of the function's result for epoch 0; None if it has no length.
       position: number of batches that were taken.
 
     Raises:
@@ -90,7 +90,7 @@ class Epochs:
 
     @property
     def epoch(self) -> int:
-        """Number of epochs that were gone through."""
+        """Number of completed epochs."""
         return self._epoch
 
     def __iter__(self) -> Epochs:
@@ -100,7 +100,7 @@ class Epochs:
         """The next batch.
 
         Raises:
-          StopIteration: all epochs were gone through, or the data has no batch.
+          StopIteration: all epochs are complete, or the data has no batch.
         """
         if self._epoch == self._epochs:
             raise StopIteration
@@ -131,10 +131,10 @@ class Epochs:
         return {"epoch": self._epoch, "batch": self._batch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on from a position that a checkpoint has.
+        """Resumes from a saved position.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
         """
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
@@ -171,17 +171,17 @@ def train(
     hooks: Iterable[Any] = (),
     progress: bool = True,
 ) -> StepLoop:
-    """Runs a training, with what it usually needs.
+    """Trains, with the hooks that training usually needs.
 
         loop = train(step, batches, max_steps=10_000, states={"model": model, "optimizer": optimizer},
                      directory="model", evaluate=evaluate, metric="accuracy", mode="max", patience=5)
 
-    - It goes on from the newest intact checkpoint in `directory`, and saves one every 10 minutes, at the end, and when
-      SIGTERM or SIGINT ends the program. With a `metric`, the best one stays, too.
+    - It resumes from the newest intact checkpoint in `directory`, and saves one every 10 minutes, at the end, and when
+      SIGTERM or SIGINT ends the program. With a `metric`, the best one is also kept.
     - With `patience`, it ends when the evaluations get no better, and restores the best checkpoint.
-    - The numbers that the step returns, every 100 steps, and those of the evaluations are written to
-      `directory/metrics.jsonl`, and for TensorBoard if that is installed. A bar or lines show the progress.
-    - NaN in a number that the step returns is an error. It is looked for every 100 steps, and before a checkpoint.
+    - The step's numbers, every 100 steps, and the evaluations' numbers are written to `directory/metrics.jsonl`, and
+      for TensorBoard if that is installed. A bar or lines show the progress.
+    - NaN in a number that the step returns is an error. It is checked every 100 steps, and before a checkpoint.
 
     For anything else, make a `StepLoop` with the hooks that you want.
 
@@ -189,9 +189,9 @@ def train(
       step: the step function: of the next batch of `data`, or without arguments. A batch that is a tuple or a list
         gives several arguments.
       data: the batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, an iterable, or a function of the number of the
-        epoch that returns one. What can be gone through several times, as a list or a DataLoader of PyTorch, is gone
-        through until `max_steps`. The position of what has `state_dict` and `load_state_dict`, and of what `Epochs`
-        takes, is saved with the states.
+        epoch that returns one. An iterable that can be iterated several times, such as a list or a PyTorch DataLoader,
+        is repeated until `max_steps`. The position of data with `state_dict` and `load_state_dict`, or of data that
+        `Epochs` accepts, is saved with the states.
       max_steps: the global step at which the loop ends; None for the end of the data.
       states: what `Checkpoints` saves and restores, by name.
       directory: where checkpoints and metrics go; None to save nothing.
@@ -205,11 +205,11 @@ def train(
       progress: whether the progress is shown.
 
     Returns:
-      The `StepLoop`, which has ended: with `result`, `global_step`, `restored_step` and `evaluation`.
+      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`.
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: an argument is missing that another one needs, or has no valid value.
+      ValueError: an argument that another one requires is missing, or has an invalid value.
       Exception: an error of the step function, of a hook, or of a restore.
     """
     check_flag(progress=progress)
@@ -291,7 +291,7 @@ class _GuardedCheckpoints(Checkpoints):
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
-    """Refuses an argument that was given without another one."""
+    """Refuses an argument that was passed without another one."""
     for name, (value, other, other_name) in arguments.items():
         if value is not None and other is None:
             raise ValueError(f"{name}={value!r:.200} needs {other_name}. Pass both, or neither.")

@@ -225,10 +225,10 @@ class ArrayBatches(_State):
         return {"position": self._position, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a position that a checkpoint has.
+        """Resumes from a saved position.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
 
         Raises:
           ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
