@@ -104,7 +104,7 @@ class JobCompletionWatcher:
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Files from before this watcher that haven't changed since, with their contents; None if that isn't known yet.
+        # Files from before this watcher that haven't changed since, with their contents; None if it isn't known yet.
         self._old_files: dict[str, str | None] = {}
         # False until the directory could be listed: until then every file may be from before.
         self._knows_old_files = False

@@ -16,7 +16,7 @@ from fastsup.steps.rows import take_rows
 if TYPE_CHECKING:
     from tensorflow import nest
 
-    _State = object  # TensorFlow's classes have no known type.
+    _State = object  # TensorFlow's classes are untyped.
 else:
     try:
         from fastsup.runtime import tensorflow
@@ -45,15 +45,15 @@ class ArrayBatches(_State):
 
     It is an iterator, as `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))` is one, for data
     that fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
-    position, as that of an iterator of tf.data. Without TensorFlow, it gives the same batches in the same order.
+    position, like a tf.data iterator's. Without TensorFlow, it gives the same batches in the same order.
 
     Args:
-      arrays: an array, or a tuple, list or dict of arrays, nested as you like, whose first dimensions are equal: that
-        of the rows. Arrays that aren't contiguous in memory are copied once.
+      arrays: an array, or a tuple, list or dict of arrays, nested arbitrarily, whose first dimensions, the rows, are
+        equal. Arrays that aren't contiguous in memory are copied once.
       batch_size: number of rows of a batch.
       shuffle: whether each epoch has another order of the rows. All rows are in each epoch, once.
       seed: integer from which the orders follow; the same seed gives the same orders. None: a random one.
-      epochs: number of times that all rows are gone through, or None for no limit.
+      epochs: number of passes over all rows, or None for no limit.
       drop_remainder: whether the last batch of an epoch is left out if it has fewer rows than the others.
 
     Attributes:
@@ -109,7 +109,7 @@ class ArrayBatches(_State):
 
     @property
     def position(self) -> int:
-        """Number of batches that were taken. Set it to go on from another one."""
+        """Number of batches that were taken. Set it to continue from another position."""
         return self._position
 
     @position.setter
@@ -130,7 +130,7 @@ class ArrayBatches(_State):
 
     @property
     def full_batch_spec(self) -> Any:
-        """The same of a batch of `batch_size` rows."""
+        """The element spec of a full batch."""
         return self._spec(self.batch_size)
 
     def _spec(self, size: int | None) -> Any:
@@ -246,10 +246,10 @@ class ArrayBatches(_State):
         return json.dumps(self.state_dict())
 
     def deserialize(self, string_value: str) -> None:
-        """Goes on from a position that a checkpoint has, as `load_state_dict`.
+        """Resumes from a saved position, like `load_state_dict`.
 
         Args:
-          string_value: what `serialize` has returned.
+          string_value: the result of `serialize`.
 
         Raises:
           ValueError: as `load_state_dict`.

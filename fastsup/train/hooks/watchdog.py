@@ -20,7 +20,7 @@ __all__ = ["WatchdogHook"]
 
 
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Logs the stacks of all threads, as one ERROR, when no step has ended for `timeout_secs`. Once for each stall.
+    """Logs the stacks of all threads, as one ERROR, when no step has finished for `timeout_secs`. Once for each stall.
 
     Every run with hooks counts as a step. The time between two steps counts too: the program's own code, hooks, and the
     preparation of the first step. So `timeout_secs` should be longer than the longest of these, for example an
@@ -59,7 +59,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Called in sessions that don't know schedules. Those that do count their runs themselves.
+        # Called in sessions without schedules. Those that do count their runs themselves.
         self._calls += 1
 
     def end(self, session: Any) -> None:
@@ -86,7 +86,7 @@ class _Watch:
         self._reported: Any = None
 
     def run(self) -> None:
-        """Looks at the progress until the session has ended."""
+        """Checks the progress until the session has ended."""
         watch_progress(self._ended.wait, self._timeout_secs, self._progress, self._when_still)
 
     def _progress(self) -> tuple[int, int] | None:
