@@ -133,7 +133,7 @@ def log_line(values: dict[str, Any]) -> str:
 
 
 def evaluate(digits: Digits, logdir: Path) -> float:
-    """The share of digits that the model in the last checkpoint recognises."""
+    """The share of digits that the model in the last checkpoint recognizes."""
     with tf.Graph().as_default():
         model = build_model(tf.constant(digits.images), tf.constant(digits.labels))
         creator = fastsup.train.ChiefSessionCreator(checkpoint_dir=str(logdir))

@@ -61,7 +61,7 @@ class Classifier(tf.Module):
 
     @fastsup.function
     def accuracy(self, images: Any, labels: Any) -> Any:
-        """The share of images whose digit is recognised."""
+        """The share of images whose digit is recognized."""
         correct = tf.argmax(self.logits(images), axis=1, output_type=tf.int32) == labels
         return tf.reduce_mean(tf.cast(correct, tf.float32))
 

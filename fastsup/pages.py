@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "docs",
-        help="show a page of the documentation, such as the one that a message names",
+        help="show a page of the documentation",
         description="Shows a page of the documentation. Without a page: lists them.",
         allow_abbrev=False,
     )

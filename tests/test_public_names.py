@@ -148,7 +148,7 @@ def test_the_version(processes: Processes) -> None:
         ("experiment.DNNClassifier", "fastsup.experiment has no DNNClassifier: use fastsup.estimator.DNNClassifier"),
         ("experiment.RunConfig", "fastsup.experiment has no RunConfig: use fastsup.estimator.RunConfig"),
         ("contrib.slim", "fastsup.contrib has no slim: use the package tf_slim (pip install tf_slim)"),
-        ("contrib.learn.DNNClassifier", "tf.estimator's of the same name"),
+        ("contrib.learn.DNNClassifier", "tf.estimator's models of the same name"),
         ("contrib.training.bucket_by_sequence_length", "use tf.data.Dataset.bucket_by_sequence_length"),
         ("contrib.learn.nonsense", "module 'fastsup.contrib.learn' has no attribute 'nonsense'"),
         ("estimator.nonsense", "module 'fastsup.estimator' has no attribute 'nonsense'"),

@@ -271,9 +271,9 @@ def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
     else:
         others = [os.path.join(found.path, prefix) for prefix in prefixes]
         if others:
-            remarks.append(f"{fault}; the checkpoints that lie in the directory are used")
+            remarks.append(f"{fault}; the checkpoints in the directory are used instead")
         elif found.has_state_file():
-            remarks.append(f"{fault}, and no checkpoint lies in the directory: there is nothing to restore")
+            remarks.append(f"{fault}, and the directory contains no checkpoint: there is nothing to restore")
     known = {os.path.normpath(path) for path in paths}
     for path in sorted(others, key=_age_key, reverse=True):
         if os.path.normpath(path) not in known:
@@ -431,9 +431,9 @@ def warn_of_other_writer(path: str) -> None:
         return
     process.warned.add(about)
     logging.warning(
-        "%s was replaced by another training: %s has saved there since this one, process %d, wrote or read it. "
-        "Each overwrites the checkpoints of the other, and a restart restores the work of one. End one of them, or "
-        "give each another directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
+        "%s was replaced by another program: %s has saved there since this one, process %d, wrote or read it. "
+        "Each overwrites the other's checkpoints, and a restart restores only one of them. Stop one of them, or give "
+        "each its own directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
         path,
         who,
         process.pid,

@@ -68,7 +68,7 @@ __all__ = [
 # checkpoint may be whole and its data torn: the directory looks like one that has lost its state file, whose
 # checkpoints are damaged. The mark tells the two apart: with it, nothing had been saved yet, and training begins.
 
-_TEXT = "The first save in this directory has begun and not ended. A later save deletes this file.\n"
+_TEXT = "The first save in this directory has started but not finished. A later save deletes this file.\n"
 
 
 @contextlib.contextmanager
@@ -382,8 +382,8 @@ def save_durably(
                 saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
         if not name_by_saver(saver, written, directory, state_file or STATE_FILE):
             logging.warning(
-                "%s was saved, but isn't there in this process's file system: another task, such as a parameter "
-                "server, has written it to a directory of the same name that isn't shared. A restart won't find it. "
+                "%s was saved, but this process can't find it: another task, such as a parameter server, wrote it to "
+                "a directory of the same name that isn't shared. A restart won't find it. "
                 "All tasks must share %s. See `python -m fastsup docs cluster`.",
                 written,
                 directory,

@@ -64,14 +64,14 @@ class NoIntactCheckpointError(errors.DataLossError, AnyNoIntactCheckpointError):
         self.intact: str | None = intact
         self._place = place
         if [path for path, _ in failures] == [place]:
-            message = f"{place} can't be restored, and is left as it is: {failures[0][1]}."
+            message = f"{place} can't be restored, and is left unchanged: {failures[0][1]}."
         else:
             lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
-            message = f"No checkpoint of {place} can be restored; each was tried:{lines}\nNone of them was changed."
+            message = f"No checkpoint of {place} can be restored; each was tried:{lines}\nThey are unchanged."
         remedy = (
             "Copy an intact checkpoint there, or start training in an empty directory."
             if intact is None
-            else f"{intact} is intact: pass it as the path of the checkpoint, or train, which goes on from it."
+            else f"{intact} is intact: pass it as the path of the checkpoint, or train, which resumes from it."
         )
         super().__init__(None, None, f"{message} {remedy}")
 
@@ -163,8 +163,8 @@ class CheckpointRestorer:
                 self._warn_of_interrupted([*unfinished, *listing.interrupted], step_of(path))
                 return path, _rotation(listing, path, _tried(failures), place)
             failures.append((path, cause))
-            what_now = "" if older is None else f" {os.path.basename(older)} is tried in its place."
-            self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.{what_now}")
+            what_now = "" if older is None else f" {os.path.basename(older)} is tried instead."
+            self._warn(f"The checkpoint {path} can't be restored and is left unchanged: {cause}.{what_now}")
         if waiting:
             return None
         self._warn_of_interrupted(listing.interrupted, None)
@@ -172,7 +172,7 @@ class CheckpointRestorer:
             return None
         if listing.in_first_save or (not listing.named and len(failures) == 1 and is_unfinished(failures[0][0])):
             # No state file has ever named a checkpoint of this directory.
-            self._warn(f"{failures[0][0]} is of the first save, which never ended: nothing had been saved yet.")
+            self._warn(f"{failures[0][0]} belongs to the first save, which never finished: nothing had been saved yet.")
             return None
         raise NoIntactCheckpointError(place, failures)
 
@@ -181,7 +181,7 @@ class CheckpointRestorer:
             step = step_of(path)
             if restored_step is None or (step is not None and step > restored_step):
                 self._warn(
-                    f"{path} isn't used: it has no complete index, so its save was interrupted or is still under way."
+                    f"{path} isn't used: it has no complete index, so its save was interrupted or is still running."
                 )
 
 
@@ -240,7 +240,9 @@ def wanted_by(op: Any) -> list[_Wanted]:
         if tensor.op.type == "RestoreV2":
             names, slices = (tensor_util.constant_value(tensor.op.inputs[n]) for n in (1, 2))
             if names is None or slices is None:
-                raise ValueError(f'restore="partial" needs a saver whose names are constants, got {tensor.op.name!r}.')
+                raise ValueError(
+                    f'restore="partial" requires a saver whose names are constants, got {tensor.op.name!r}.'
+                )
             at = tensor.value_index
             wanted.append(_Wanted(tensor, names[at].decode(), slices[at].decode()))
         else:
@@ -341,7 +343,7 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
     """Restores the tensors that a checkpoint has and a saver wants.
 
     The other variables keep their values; the log lists them. The saver's own operations are run, fed with the values,
-    so the graph doesn't change and may be finalised.
+    so the graph doesn't change and may be finalized.
     """
     source = _Source(path)
     missing: list[str] = []
@@ -409,7 +411,7 @@ def describe_variables(checkpoint_path: Any) -> str:
         _, shapes = open_checkpoint(checkpoint_path)
     except _UNREADABLE as error:
         return f"The checkpoint {checkpoint_path} can't be read: {error}."
-    return f"The checkpoint {checkpoint_path} holds: {_described(shapes)}."
+    return f"The checkpoint {checkpoint_path} contains: {_described(shapes)}."
 
 
 def _described(shapes: dict[str, Any]) -> str:
@@ -433,11 +435,11 @@ def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
         similar = [name for name in numberless.get(_without_numbers(wanted), ()) if name != wanted]
         if similar:
             return (
-                f"The checkpoint has {', '.join(similar)}, which differs from {wanted} in the number of the layer "
-                "alone. Keras numbers layers without a name in the order in which they are made: make all layers in "
-                "the same order each time (of an Estimator, inside the model_fn), or name each layer, as in "
-                'tf.keras.layers.Dense(8, name="hidden"). An existing checkpoint is read under its old names by a '
-                "layer that has the old name, or by tf.compat.v1.train.init_from_checkpoint, which takes a dictionary "
+                f"The checkpoint has {', '.join(similar)}, which differs from {wanted} only in the layer's number. "
+                f"Keras numbers unnamed layers in the order of their creation: create all layers in the same order "
+                f"each time (in an Estimator, inside the model_fn), or name each layer, as in "
+                'tf.keras.layers.Dense(8, name="hidden"). To read an existing checkpoint, give the '
+                "layer its old name, or use tf.compat.v1.train.init_from_checkpoint, which takes a dictionary "
                 "from old names to new ones."
             )
     return ""
@@ -486,7 +488,7 @@ def _sentences(path: str, misfit: _Misfit, shapes: dict[str, Any]) -> Iterator[s
         yield f"It lacks: {_listed([*lacking, *misfit.missing[_LISTED:]])}."
     if misfit.different:
         yield f"It differs: {_listed(misfit.different, '; ')}."
-    yield f"It holds: {_described(shapes)}."
+    yield f"It contains: {_described(shapes)}."
     hint = renumbered_layer_hint(misfit.missing, misfit.unused)
     if hint:
         yield hint
@@ -529,7 +531,7 @@ def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
     if other:
         more = f"; and {len(other) - _LISTED_SHAPES} more" if len(other) > _LISTED_SHAPES else ""
         logging.warning(
-            "%s has variables of other shapes, which are used: %s%s. Is it the checkpoint of another model? See "
+            "%s has variables with other shapes, which are used: %s%s. Is it another model's checkpoint? See "
             "`python -m fastsup docs recovery#damage-or-a-mistake-in-the-program`.",
             path,
             "; ".join(other[:_LISTED_SHAPES]),

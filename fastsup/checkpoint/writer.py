@@ -39,7 +39,7 @@ __all__ = [
 
 # Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
 UNCHANGED = (
-    "The checkpoint of step %d, %s, holds this state already and is left as it is. "
+    "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
 )
 
@@ -170,7 +170,7 @@ class BackgroundSaver:
         self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
     ) -> None:
         try:
-            # Without a default graph a new thread executes eagerly under TF 2 behaviour.
+            # Without a default graph a new thread executes eagerly under TF 2 behavior.
             with no_interpreter_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()

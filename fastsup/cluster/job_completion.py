@@ -66,7 +66,7 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
     except errors.NotFoundError:
         pass  # Another restart of the task has deleted it.
     except errors.OpError as error:
-        logging.warning("%s can't be deleted. Other tasks may take this one for ended (%s).", path, error)
+        logging.warning("%s can't be deleted. Other tasks may treat this one as ended (%s).", path, error)
 
 
 def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
@@ -87,7 +87,7 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
         file_io.recursive_create_dir_v2(directory)
         write_whole(path, json.dumps({"id": uuid.uuid4().hex, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}))
     except errors.OpError as error:
-        logging.warning("%s can't be written. Other tasks won't learn that this one has ended (%s).", path, error)
+        logging.warning("%s can't be written. Other tasks won't detect that this one has ended (%s).", path, error)
 
 
 class JobCompletionWatcher:
@@ -104,7 +104,7 @@ class JobCompletionWatcher:
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Files from before this watcher that haven't changed since, with their contents; None if that isn't known yet.
+        # Files from before this watcher that haven't changed since, with their contents; None if it isn't known yet.
         self._old_files: dict[str, str | None] = {}
         # False until the directory could be listed: until then every file may be from before.
         self._knows_old_files = False

@@ -113,7 +113,7 @@ class PeerLiveness:
             return False
         if self._silent_since is None:
             self._silent_since = now
-            logging.info("No chief or worker answers. Waiting for one for %s s at most.", self.timeout_secs)
+            logging.info("No chief or worker answers. Waiting for one, for at most %s s.", self.timeout_secs)
         self._next_check = min(self._next_check, self._silent_since + self.timeout_secs)
         return now - self._silent_since >= self.timeout_secs
 
@@ -124,9 +124,9 @@ class PeerLiveness:
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"No chief or worker has answered for {silent_secs:.0f} s, and not all of them have ended "
-                f"well: {', '.join(self.addresses)}. Restart them. "
-                f"RunConfig.session_creation_timeout_secs={self.timeout_secs} says for how long to wait.",
+                f"No chief or worker has answered for {silent_secs:.0f} s, and not all of them finished without an "
+                f"error: {', '.join(self.addresses)}. Restart them. "
+                f"RunConfig.session_creation_timeout_secs={self.timeout_secs} is the time limit.",
             )
 
 

@@ -67,8 +67,8 @@ def start_server(config: Any, session_config: Any, **options: Any) -> Any:
             error.node_def,
             error.op,
             f"{error.message}: {config.task_type} {config.task_id} can't listen at {address}, its address in the "
-            "cluster. Either another process listens there, perhaps an earlier start of this task; or the port needs "
-            "other rights.",
+            "cluster. Either another process listens there, perhaps an earlier start of this task, or the port "
+            "requires other permissions.",
         ) from error
     return server
 
@@ -130,8 +130,8 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
       BaseException: the error with which the server's `join` failed.
     """
     watches = stop_signals.install(
-        f"parameter server {config.task_id} goes on until chief and workers have ended, so that a last checkpoint "
-        f"can be saved, {_SIGNAL_GRACE_SECS:.0f} s at most."
+        f"parameter server {config.task_id} continues until the chief and workers have ended, for at most "
+        f"{_SIGNAL_GRACE_SECS:.0f} s, so that a last checkpoint can be saved."
     )
     held = stop_signals.holds_signals()
     try:
@@ -158,7 +158,7 @@ def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
             return
         if watcher.job_has_ended(workers):
             logging.info(
-                "The job has ended: its parameter server %s ends too. See `python -m fastsup docs dropin#clusters`.",
+                "The job has ended: its parameter server %s also ends. See `python -m fastsup docs dropin#clusters`.",
                 config.task_id,
             )
             return

@@ -93,7 +93,7 @@ _TASK_KEYS = ("cloud", "index", "trial", "type")
 
 
 def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
-    """Logs a warning with the unknown keys. With a misspelt "cluster" a task would silently train alone."""
+    """Logs a warning with the unknown keys. With a misspelled "cluster" a task would silently train alone."""
     task = tf_config.get("task")
     _warn("TF_CONFIG", tf_config, _KEYS)
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
@@ -149,7 +149,8 @@ def _parse_tasks(role: str, tasks: Any) -> Any:
     if not _ROLE.fullmatch(role):
         # TensorFlow's server would end the process.
         raise ValueError(
-            f'TF_CONFIG["cluster"] has the role {role!r}. A role must be of letters, digits and "_", a letter first.'
+            f'TF_CONFIG["cluster"] has the role {role!r}. A role must consist of letters, digits and "_", '
+            "and start with a letter."
         )
     if not isinstance(tasks, list | tuple | dict):
         raise ClusterConfigTypeError(
@@ -171,7 +172,7 @@ def _parse_indices(role: str, tasks: dict[Any, Any]) -> dict[int, Any]:
         by_index = {}
     if len(by_index) < len(tasks) or min(by_index) < 0:
         raise ValueError(
-            f'TF_CONFIG["cluster"]["{role}"] is an object, so its keys must be task indices, each another one, counted '
+            f'TF_CONFIG["cluster"]["{role}"] is an object, so its keys must be distinct task indices, counted '
             f"from 0; got {list(tasks)}."
         )
     return by_index
@@ -205,7 +206,7 @@ class TaskSettings(NamedTuple):
       global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
       master: execution engine to train on.
       evaluation_master: execution engine to evaluate on.
-      is_chief: True if this process initialises and saves the model.
+      is_chief: True if this process initializes and saves the model.
       num_ps_replicas: number of parameter servers.
       num_worker_replicas: number of tasks that train, including the chief.
     """
@@ -246,7 +247,7 @@ def _parse_index(index: Any) -> int:
     if isinstance(index, bool) or not isinstance(index, int | float) or not math.isfinite(index):
         raise ClusterConfigTypeError(f'TF_CONFIG["task"]["index"] must be an integer, got {json.dumps(index)}.')
     if not float(index).is_integer():
-        logging.warning('TF_CONFIG["task"]["index"]=%r is not an integer: it is taken for %d.', index, int(index))
+        logging.warning('TF_CONFIG["task"]["index"]=%r is not an integer: it is treated as %d.', index, int(index))
     return int(index)
 
 

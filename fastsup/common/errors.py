@@ -43,8 +43,8 @@ _READ_TEXTS = tuple(f"; {os.strerror(number)}" for number in _READ_NUMBERS)
 # How the message of an error of a file ends that TensorFlow gives the type OutOfRangeError.
 _FILE_ERRORS = tuple(f"; {os.strerror(number)}" for number in (errno.EFBIG, errno.ERANGE, errno.EOVERFLOW))
 _EXPLANATION = (
-    "\n(TensorFlow raises OutOfRangeError for it, the error that ends a training at the end of its input. It is raised "
-    "as ResourceExhaustedError instead: make room, or lift the limit on the size of files.)"
+    "\n(TensorFlow raises OutOfRangeError for it, the error that ends a training at the end of its input. fastsup "
+    "raises ResourceExhaustedError instead: free some space, or raise the limit on the file size.)"
 )
 
 

@@ -84,7 +84,7 @@ class _CompletedBeforeExit:
         if others:
             names = [thread.name for thread in threading.enumerate() if thread.ident in others]
             logging.warning(
-                "The program ends while calls of TensorFlow's runtime are still under way after %g seconds, in the "
+                "The program exits while calls of TensorFlow's runtime are still running after %g seconds, in the "
                 "daemon threads %s. Stop and join these threads before the program ends. "
                 "See `python -m fastsup docs ends`.",
                 WAIT_SECS,
@@ -133,8 +133,8 @@ def fork_reason(process: int, what_was_done: str = "made") -> str:
     if here == process:
         return ""
     return (
-        f"it was {what_was_done} in process {process}, of which this process, {here}, is a child by os.fork(): the "
-        "threads of TensorFlow's runtime aren't in it. Start processes with subprocess, or with multiprocessing's "
+        f"it was {what_was_done} in process {process}, and this process, {here}, is its child by os.fork(), "
+        "without the threads of TensorFlow's runtime. Start processes with subprocess, or with multiprocessing's "
         "'spawn'"
     )
 
@@ -155,7 +155,7 @@ def raise_in_fork(process: int, what_fails: str, other_error: Any = None) -> boo
     """
     reason = fork_reason(process)
     if reason and other_error is None:
-        raise RuntimeError(f"{what_fails}: {reason}. A child that must be forked ends with os._exit().")
+        raise RuntimeError(f"{what_fails}: {reason}. A child that must be forked has to exit with os._exit().")
     return bool(reason)
 
 

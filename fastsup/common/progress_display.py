@@ -59,7 +59,7 @@ def check_display_arguments(total: Any, file: Any) -> None:
     if total is not None and not hasattr(total, "__index__"):
         raise TypeError(f"total must be a global step, or None, got {total!r}")
     if total is not None and total <= 0:
-        raise ValueError(f"total must be positive, or None where no end is known, got {total!r}")
+        raise ValueError(f"total must be positive, or None if the end is unknown, got {total!r}")
     if file is not None and not hasattr(file, "write"):
         raise TypeError(f"file must be a text stream, or None for sys.stderr, got {file!r}")
 

@@ -61,12 +61,12 @@ cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
 # What is logged of a received signal: what follows from it.
 cdef str STEP_ENDS = (
-    "ending after this step. What saves checkpoints here (an Estimator, a hook, a Supervisor) saves the last state."
+    "ending after this step. If an Estimator, a hook or a Supervisor saves checkpoints, it saves the last state."
 )
 cdef str consequence = STEP_ENDS
 # What takes the number of a received signal instead of the sessions, or None.
 cdef object receiver = None
-cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
+cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends immediately, without saving.\n"
 
 
 cdef void handler(int number) noexcept nogil:
@@ -214,7 +214,7 @@ def on_signal(number, frame):
         receiver(number)
     try:
         log().warning(
-            "%s: %s A second %s ends at once, without that. See `python -m fastsup docs signals`.",
+            "%s: %s A second %s ends immediately, without a save. See `python -m fastsup docs signals`.",
             signal.Signals(number).name,
             consequence,
             signal.Signals(number).name,

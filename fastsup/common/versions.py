@@ -78,9 +78,9 @@ def unsupported_reason(version: str) -> str:
     is_newer = _numbers_of(version) > _numbers_of(SUPPORTED_VERSIONS[-1])
     if is_supported(version) or (is_newer and os.environ.get(ANY_VERSION) == "1"):
         return ""
-    reason = f"TensorFlow {version} isn't one of the versions that were tried: {', '.join(SUPPORTED_VERSIONS)}"
+    reason = f"TensorFlow {version} isn't one of the tested versions: {', '.join(SUPPORTED_VERSIONS)}"
     if is_newer:
-        reason += f". With {ANY_VERSION}=1 in the environment it is used if the self-test passes"
+        reason += f". With {ANY_VERSION}=1 in the environment, it is used if the self-test passes"
     return reason
 
 

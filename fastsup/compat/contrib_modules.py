@@ -351,7 +351,7 @@ def _why_absent(name: str) -> str:
         why = f"it is in the package {_SLIM}: pip install {_SLIM}."
         if _has_slim():
             why = f"neither fastsup nor the package {_SLIM} has it."
-    return f"{why or 'tf.contrib ended with TensorFlow 1, and fastsup has the parts of it that train.'} {GUIDE}"
+    return f"{why or 'tf.contrib ended with TensorFlow 1, and fastsup has only its training parts.'} {GUIDE}"
 
 
 def make_module(fullname: str) -> LazyModule:

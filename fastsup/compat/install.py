@@ -34,7 +34,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
     `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds what it asks for.
 
     Args:
-      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behaviour of
+      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behavior of
         TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
         Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
       functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted
@@ -54,8 +54,8 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
     if tf1 and not (_current is not None and _current.hook.tf1):
         if "tensorflow" in sys.modules:
             raise RuntimeError(
-                "install(tf1=True) must be called before tensorflow is imported: its names and its behaviour are "
-                "chosen then. Put it into the first lines of the program."
+                "install(tf1=True) must be called before tensorflow is imported, because the import chooses its names "
+                "and behavior. Call it in the first lines of the program."
             )
         install_at_import(tf1=True)
     installation = _begin(functions, keras)
@@ -209,7 +209,7 @@ class Installation:
             from tensorflow.python.platform import tf_logging as logging
 
             logging.warning(
-                "fastsup.uninstall(): the program has given these names other values, which they keep: %s.",
+                "fastsup.uninstall(): the program has assigned other values to these names, which keep them: %s.",
                 ", ".join(sorted(kept)),
             )
 
@@ -235,8 +235,8 @@ def _log(patcher: ModulePatcher, version: str) -> None:
     of_program = patcher.names_outside(_LIBRARIES)
     if of_program:
         logging.warning(
-            "fastsup.install(): the program had imported these names before, which are fastsup's now too: %s. What it "
-            "has kept in other places, such as default arguments, closures and attributes, still is TensorFlow's. Call "
+            "fastsup.install(): the program imported these names earlier; they are now fastsup's: %s. Copies "
+            "elsewhere, such as in default arguments, closures and attributes, are still TensorFlow's. Call "
             "install() before these imports.",
             ", ".join(of_program),
         )
@@ -272,7 +272,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     }
     if derived:
         logging.warning(
-            "fastsup.install(): these classes were derived from TensorFlow's before, and stay derived from these: %s. "
+            "fastsup.install(): these classes were derived from TensorFlow's earlier, and still are: %s. "
             "Call install() before they are defined.",
             ", ".join(sorted(derived)),
         )
@@ -289,7 +289,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     ]
     if is_open:
         logging.warning(
-            "fastsup.install(): %d sessions of TensorFlow's own are open, and go on as they are. Call install() before "
+            "fastsup.install(): %d TensorFlow sessions are open, and remain TensorFlow's. Call install() before "
             "sessions are opened.",
             len(is_open),
         )

@@ -21,7 +21,7 @@ from fastsup.eager.function import lifted_function, tf_function
 
 __all__ = ["LiftingReport", "LiftingRow", "compile_and_accelerate", "function", "report"]
 
-_NOT_EARNED = "its calls haven't taken as long as lifting it would"
+_NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 
 _MOST_ROWS = 1000
 # The counts of the functions that `function` has made, by the name and the place of the Python function.

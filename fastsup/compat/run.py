@@ -20,20 +20,18 @@ def add_parser(commands: Any) -> None:
     """Adds the command to a parser of several."""
     parser = commands.add_parser(
         "run",
-        help="run a program of TensorFlow's session layer or of tf.estimator as it is",
+        help="run a program that uses TensorFlow's sessions or tf.estimator, unchanged",
         usage="%(prog)s [--tf1] [--accelerate] [--functions] [--keras] [--report] [-m] script [argument ...]",
         allow_abbrev=False,
-        description="Runs a script with fastsup in the place of TensorFlow's sessions, hooks and Supervisor, and with "
-        "tf.estimator. Exits as the script does.",
+        description="Runs a script with fastsup instead of TensorFlow's sessions, hooks and Supervisor, and with "
+        "tf.estimator. Exits with the script's exit code.",
     )
-    parser.add_argument(
-        "--tf1", action="store_true", help="the script is one of TensorFlow 1: tensorflow is tf.compat.v1"
-    )
+    parser.add_argument("--tf1", action="store_true", help="run a TensorFlow 1 script: tensorflow is tf.compat.v1")
     parser.add_argument("--accelerate", action="store_true", help="--functions and --keras")
     parser.add_argument("--functions", action="store_true", help="run tf.function as fastsup.function runs functions")
     parser.add_argument("--keras", action="store_true", help="accelerate Keras models when they are compiled")
     parser.add_argument(
-        "--report", action="store_true", help="at the end, say what became of functions and models, to stderr"
+        "--report", action="store_true", help="at the end, print the status of functions and models to stderr"
     )
     add_script(parser, "the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
@@ -87,4 +85,4 @@ def _print_report() -> None:
         return  # The program hasn't come so far.
     from fastsup.compat.lifting import report
 
-    print(f"\nfastsup: what became of the functions and Keras models\n{report()}", file=sys.stderr)
+    print(f"\nfastsup: status of the functions and Keras models\n{report()}", file=sys.stderr)

@@ -300,8 +300,8 @@ class ExamplesPerSecondHook(train.StepCounterHook):
 _BATCH_SIZE = "batch_size"
 _RESERVED = [_BATCH_SIZE, "context"]
 _NO_TPU = (
-    "TPUs aren't supported: what ran an Estimator on them ended with TensorFlow 2.15. With use_tpu=False the same "
-    "program trains on CPU and GPU; on TPUs use tf.distribute.TPUStrategy with Keras or a training loop of your own. "
+    "TPUs aren't supported: TPU support for Estimators ended with TensorFlow 2.15. With use_tpu=False the same "
+    "program trains on CPU and GPU; on TPUs use tf.distribute.TPUStrategy with Keras or your own training loop. "
     "See `python -m fastsup docs migrating`."
 )
 _NO_PARAMS = "{} ({}) does not include params argument, required by TPUEstimator to pass batch size as params[{!r}]"

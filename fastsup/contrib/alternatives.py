@@ -5,12 +5,12 @@ from __future__ import annotations
 __all__ = ["ALTERNATIVES"]
 
 _QUEUES = "queues of sequences ended with TensorFlow 1. Use tf.data."
-_OLDER_HEADS = "heads of contrib.learn aren't in fastsup. Those of tf.estimator take their place."
-_COLUMNS = "feature columns of contrib.layers aren't in fastsup. Use those of tf.feature_column."
+_OLDER_HEADS = "fastsup doesn't have contrib.learn's heads. Use tf.estimator's."
+_COLUMNS = "fastsup doesn't have contrib.layers' feature columns. Use tf.feature_column's."
 _READERS = "readers with queues ended with TensorFlow 1. Use tf.data.TFRecordDataset with tf.io.parse_example."
 _ADDONS = (
-    "it isn't in fastsup. The package tensorflow-addons had it, and ended with TensorFlow 2.15: copy from its source "
-    "what you need."
+    "it isn't in fastsup. The package tensorflow-addons had it, and ended with TensorFlow 2.15: copy the code that "
+    "you need from its source."
 )
 
 # Pairs of a pattern and a sentence, as for `fastsup.common.absent_names`. A name has its module, without "tf.contrib.".
@@ -19,11 +19,11 @@ ALTERNATIVES = (
     (r"training\.(rejection_sample|stratified_sample)", "use tf.data.Dataset.rejection_resample."),
     (r"training\.(resample_at_rate|weighted_resample)", "use tf.data, with tf.data.Dataset.rejection_resample."),
     (r"training\.(batch_sequences_with_states|NextQueuedSequenceBatch|SequenceQueueingStateSaver)", _QUEUES),
-    (r"training\.HParamDef", "TensorFlow 2 has no HParamDef. HParams.to_json and parse_json take its place."),
+    (r"training\.HParamDef", "TensorFlow 2 has no HParamDef. Use HParams.to_json and parse_json."),
     (r"training\.FailureTolerator", "sessions of fastsup recover from UnavailableError and AbortedError themselves."),
     (
         r"learn\.(DNN|Linear|DNNLinearCombined)(Classifier|Regressor|Estimator)",
-        "canned models of contrib.learn aren't in fastsup. tf.estimator's of the same name take their place.",
+        "fastsup doesn't have contrib.learn's canned models. Use tf.estimator's models of the same names.",
     ),
     (r"learn\.KMeansClustering", "use tf.compat.v1.estimator.experimental.KMeans, or scikit-learn's KMeans."),
     (r"learn\.(LogisticRegressor|SVM|DynamicRnnEstimator|StateSavingRnnEstimator)", "write a model_fn for "
@@ -69,7 +69,7 @@ ALTERNATIVES = (
     (r"estimator\.SavedModelEstimator", "load the model in a model_fn, with tf.saved_model.load."),
     (r"estimator\.clip_gradients_by_norm", "clip the gradients in the model_fn, with tf.clip_by_global_norm."),
     (r"saved_model(\..*)?", "use tf.compat.v1.saved_model."),
-    (r"cudnn_rnn(\..*)?", "use tf.keras.layers.LSTM and GRU, which run on cuDNN where they can."),
+    (r"cudnn_rnn(\..*)?", "use tf.keras.layers.LSTM and GRU, which run on cuDNN if possible."),
     (r"quantize(\..*)?", "use the package tensorflow-model-optimization."),
     (r"ffmpeg(\..*)?", "use the package tensorflow-io."),
 )  # fmt: skip

@@ -132,7 +132,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
     by_name = {key: factor for key, factor in gradient_multipliers.items() if isinstance(key, str)}
     multiplied = []
     for gradient, variable in grads_and_vars:
-        # By identity: under TensorFlow 2 behaviour a variable has no hash, and `==` compares values.
+        # By identity: under TensorFlow 2 behavior a variable has no hash, and `==` compares values.
         factor = by_variable.get(id(variable), by_name.get(variable.op.name))
         if factor is not None:
             if gradient is None:
@@ -178,7 +178,7 @@ def create_train_op(
       optimizer: `tf.compat.v1.train.Optimizer`.
       global_step: the global step to count. Defaults to that of the graph, which is created if there is none. None: no
         step is counted.
-      update_ops: operations to run before the loss is computed, such as the updates of batch normalisation. None: those
+      update_ops: operations to run before the loss is computed, such as the updates of batch normalization. None: those
         of the collection UPDATE_OPS.
       variables_to_train: variables to train. None: all that are trainable.
       transform_grads_fn: function of a list of pairs of gradient and variable that returns such a list, or None.
@@ -200,7 +200,7 @@ def create_train_op(
         if not (variable.trainable or any(variable is other for other in trainable)):
             raise AssertionError(f"variables_to_train has {variable}, which isn't trainable.")
     if not chosen:
-        raise AssertionError("There is no variable to train: the graph, or variables_to_train, has none.")
+        raise AssertionError("There is no variable to train in the graph or in variables_to_train.")
     gradients = optimizer.compute_gradients(
         total_loss,
         chosen,
@@ -244,7 +244,7 @@ def train(
       train_op: tensor whose run is one step and whose value is the loss, as `create_train_op` makes it.
       logdir: directory of checkpoints and events. May be None without both.
       master: the execution engine to connect to.
-      is_chief: True if this process initialises and saves the model.
+      is_chief: True if this process initializes and saves the model.
       scaffold: `Scaffold`, or None for the default one.
       hooks: more hooks.
       chief_only_hooks: more hooks of the chief.
@@ -309,7 +309,7 @@ def evaluate_once(
     """Evaluates the model of the default graph with a checkpoint.
 
     Args:
-      checkpoint_path: path of the checkpoint to restore, or None to initialise the model.
+      checkpoint_path: path of the checkpoint to restore, or None to initialize the model.
       master: the execution engine to connect to.
       scaffold: `Scaffold`, or None for the default one.
       eval_ops: fetches to run until a hook such as `StopAfterNEvalsHook`, or the end of the input, ends the evaluation.
@@ -385,7 +385,7 @@ class SummaryAtEndHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
     Args:
       log_dir: directory of the events. Only without `summary_writer`.
       summary_writer: `FileWriter` to write with.
-      summary_op: the serialised summary, a string tensor. None: all summaries of the graph.
+      summary_op: the serialized summary, a string tensor. None: all summaries of the graph.
       feed_dict: dictionary to feed when the summary is run.
 
     Raises:

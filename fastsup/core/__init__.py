@@ -17,8 +17,8 @@ except ModuleNotFoundError as _error:
     _python = "Python {}.{}".format(*sys.version_info)
     _command = shlex.join([sys.executable or "python", "-m", "pip", "install", "-e", _folder])
     raise ModuleNotFoundError(
-        f"fastsup isn't compiled for {_python} in {_folder}, where Python found it. Compile it there: {_command} - or "
-        "start Python in another folder, to use one that is installed.",
+        f"fastsup isn't compiled for {_python} in {_folder}, the folder that Python imports. Compile it "
+        f"there: {_command} - or start Python in another folder, to use an installed fastsup.",
         name=_error.name,
     ) from None
 from fastsup.core.timer import Timer

@@ -76,10 +76,10 @@ api.loop_state = loop_state
 
 
 def c_api(package_version):
-    """Returns the capsule that `fastsup_import` looks for.
+    """Returns the capsule that `fastsup_import` loads.
 
     Args:
-      package_version: the version that a module compiled for another ABI is told, a string.
+      package_version: the version string for the error of a module compiled for another ABI.
     """
     global version
     version = package_version.encode()

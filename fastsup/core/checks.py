@@ -1,4 +1,4 @@
-"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelt names."""
+"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelled names."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
       choices: the values that it may have.
 
     Raises:
-      ValueError: the value is another one. The message names them all.
+      ValueError: the value isn't one of them. The message names them all.
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_fuse(fuse: Any) -> None:
-    """Refuses what doesn't say whether a loop may make many steps in one compiled call.
+    """Refuses an invalid value of the argument `fuse`.
 
     Args:
       fuse: the argument of that name.
 
     Raises:
-      ValueError: it is none of "auto", "always" and "never".
+      ValueError: it isn't "auto", "always" or "never".
     """
     check_choice("fuse", fuse, ("auto", "always", "never"))
 
@@ -152,7 +152,7 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
       value: the interval, a number.
       nan_means: effect of an interval that is NaN: a clause.
       negative_means: effect of a negative interval: a clause.
-      section: anchor of the section of docs/dropin.md that says so.
+      section: anchor of the section in docs/dropin.md for the message.
 
     Returns:
       The warning, for the caller to log; None for an interval of 0 or more.
@@ -173,8 +173,8 @@ def check_takes(name: str, function: Any, arguments: str) -> None:
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
-      arguments: names of what the function will get, separated by commas. A class, a partial function and other
-        callables aren't looked into: their signatures may be those of what they wrap.
+      arguments: names of the function's arguments, separated by commas. Classes, partial functions and other callables
+        aren't checked: their signatures may belong to the wrapped object.
 
     Raises:
       TypeError: the function can't be called, or not with these arguments.
@@ -242,7 +242,7 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
 
 def why_step_needs_arguments(step: Any) -> str | None:
-    """The remedy for a step whose first call has raised TypeError, if its signature says that it needs arguments.
+    """The remedy for a step whose first call raised TypeError, if its signature has required arguments.
 
     Args:
       step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
@@ -274,11 +274,11 @@ def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
         return None
     return (
         f"Does {inits[0].__name__}.__init__ call super().__init__(...)? {inits[1].__name__}.__init__, which sets the "
-        "attributes of its hooks, needs that."
+        f"attributes of its hooks, requires it."
     )
 
 
-# What TensorFlow's file functions take for a pattern. A bracket that isn't closed stands for itself.
+# Characters that TensorFlow's file functions treat as a pattern. An unclosed bracket matches itself.
 _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
@@ -308,17 +308,18 @@ def check_no_pattern(name: str, directory: Any) -> None:
     found = pattern_in(directory)
     if found:
         raise ValueError(
-            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it for a "
-            "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it as a "
+            f"pattern, and would not find them again, or would delete checkpoints in other directories. Rename the "
+            f"directory. See "
             "`python -m fastsup docs dropin#checkpoints`."
         )
 
 
 def hint_for_class(hook: Any) -> str:
-    """The hint for a class that was given in place of a hook.
+    """The hint for a class that was passed instead of a hook.
 
     Args:
-      hook: what was given.
+      hook: the argument.
 
     Returns:
       Text to append to an error; "" for anything but a class, or for a class that is a valid session hook: one whose
@@ -332,7 +333,7 @@ def hint_for_class(hook: Any) -> str:
 
 
 def why_no_loop_hook(hook: Any) -> str:
-    """The hint for an object that a `StepLoop` was given in place of a hook.
+    """The hint for an object that was passed to a `StepLoop` instead of a hook.
 
     Args:
       hook: the object.
@@ -345,8 +346,9 @@ def why_no_loop_hook(hook: Any) -> str:
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)
     return (
-        f". {type(hook).__name__} is a hook of sessions, and acts on one. A subclass of fastsup.core.Hook works in a "
-        "StepLoop and in sessions; fastsup.loop has ready ones."
+        f". {type(hook).__name__} is a session hook, and requires a session. A subclass of fastsup.core.Hook works in "
+        f"a "
+        "StepLoop and in sessions; fastsup.loop has ready-made ones."
     )
 
 
@@ -388,9 +390,9 @@ def check_members(
     return found
 
 
-# What a loop calls, or in `act` a PeriodicHook.
+# Methods that a loop calls, or a PeriodicHook for `act`.
 _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
-# What a hook may have besides.
+# Other attributes that a hook may have.
 _OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
 # Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
 _ELSEWHERE = {
@@ -412,7 +414,7 @@ _ALIKE = 0.83
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:
-    """Refuses a misspelt keyword argument of a constructor, as Python 3.13 does, with the nearest name.
+    """Refuses a misspelled keyword argument of a constructor, as Python 3.13 does, with the nearest name.
 
     Python itself refuses a name that is near to none.
 
@@ -433,7 +435,7 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The hint for a misspelt name.
+    """The hint for a misspelled name.
 
     Args:
       name: the name.
@@ -452,7 +454,7 @@ _Result = TypeVar("_Result")
 
 
 def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Lets Python's error about a misspelt keyword argument have the nearest name, as Python 3.13's own has.
+    """Lets Python's error about a misspelled keyword argument have the nearest name, as Python 3.13's own has.
 
     A decorator for functions in Python, and for the constructors of classes that aren't hooks of loops.
 
@@ -468,7 +470,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
             return function(*args, **kwargs)
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                # The call itself has failed, nothing in the function.
+                # The call itself failed, not the function.
                 names = [name for name in inspect.signature(function).parameters if name != "self"]
                 hint = next((did_you_mean(name, names) for name in kwargs if name not in names), "")
                 error.args = (f"{error}.{hint}" if hint else str(error),)
@@ -480,10 +482,10 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 def _keywords_of(kind: type) -> list[str] | None:
     """The keyword arguments that a constructor takes; None if it may take any."""
     if isinstance(kind.__new__, types.FunctionType):
-        return None  # It may change what the constructor gets.
+        return None  # It may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
-        # A compiled one: its class has the signature, if its author has written one down.
+        # For a compiled constructor, the class has the signature, if its author provided one.
         init = getattr(init, "__objclass__", None)
         if getattr(init, "__text_signature__", None) is None:
             return None
@@ -510,21 +512,21 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
     for name, value in defined.items():
         if name.startswith("_") or not isinstance(value, types.FunctionType):
             continue
-        # What another base class has too, is for that class.
+        # An argument that another base class also accepts is for that class.
         callback = None if any(name in vars(kind) for kind in others) else _callback_like(name, type(hook))
         # A hook that has the callback has the other method for something else.
         if callback in _OPTIONAL and hasattr(hook, callback):
             continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):
             warnings.append(
-                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, "
-                "if that is meant."
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback} "
+                "if that is what you mean."
             )
     return warnings
 
 
 def _has_own(hook: Any, name: str) -> bool:
-    """True if an object has an attribute in place of its class's method.
+    """True if an instance attribute replaces a method of the object's class.
 
     Python is slower with an object whose `__dict__` was looked at.
     """

@@ -42,7 +42,7 @@ cdef bint reached(double due) except -1:
 
 
 cdef uint64_t* times_set_back() noexcept:
-    """The address of the count of times that `reached` has found the clock set back by more than a second."""
+    """The address of the counter that `reached` increments when the clock was set back by more than a second."""
     return &set_back_count
 
 
@@ -61,7 +61,7 @@ cdef double as_steady(double due) except? -1.0:
     if is_replaced():
         return due
     cdef double set_back_by = fs_clock_steady() - fs_clock_seconds()
-    # Without a set clock they differ by the time between the two reads, and what the clock is adjusted by.
+    # Unless the clock was set, they differ only by the time between the two reads and by clock adjustments.
     return due if -0.1 < set_back_by < 0.1 else due + set_back_by
 
 
@@ -71,5 +71,6 @@ def now():
 
 
 def steady():
-    """Returns seconds of a clock that can't be set, for durations; if `time.time` is replaced, what that returns."""
+    """Returns seconds from a clock that can't be set, for durations; if `time.time` is replaced, the replacement's
+    value."""
     return steady_seconds()

@@ -1,4 +1,5 @@
-"""Errors that pass through a loop: notes on them, and hooks that are told and ended whatever another hook raises."""
+"""Errors that pass through a loop: adds notes, and calls every hook's `on_error` or `end` even if another hook
+raises."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ def add_note(error: BaseException, text: str) -> None:
             error.__notes__ = [*notes, text]  # type: ignore[attr-defined]
             _logger.error("%s %s: %s", text, type(error).__name__, error)
     except Exception as failure:
-        # An error that takes no attributes is still raised as it is.
+        # An error that accepts no attributes is still raised unchanged.
         _logger.debug("An error takes no note: %s", failure)
 
 
 def safe_repr(value: Any) -> str:
-    """The `repr` of an object of the program's, for a message that must not raise in place of the error that passes.
+    """The `repr` of a user's object, for a message that must not raise an error itself.
 
     Args:
       value: the object.
@@ -85,11 +86,11 @@ def notify_hooks(
     tell: Callable[[Any], Any],
     log: Callable[[Any, Exception], Any] = _log_failed_on_error,
 ) -> None:
-    """Tells all hooks of an error. The errors that they raise are logged; the first interrupt is raised after that.
+    """Reports an error to all hooks. The errors that they raise are logged; the first interrupt is raised after that.
 
     Args:
       hooks: the hooks.
-      tell: function of a hook that calls its `on_error`.
+      tell: function that calls a hook's `on_error`.
       log: function of a hook and the error that it has raised.
 
     Raises:

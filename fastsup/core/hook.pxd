@@ -3,7 +3,7 @@ from fastsup.core.schedule cimport Scheduled
 
 
 cdef class LoopHook(Scheduled):
-    # Called in place of `on_due`, and without the GIL if the step is in C; NULL for none. A subclass in Cython sets it.
+    # Called instead of `on_due`, without the GIL if the step is in C; NULL if not used. A subclass in Cython sets it.
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule

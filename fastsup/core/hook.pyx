@@ -26,12 +26,12 @@ cdef class LoopHook(Scheduled):
     `due_every_run`: first in `begin`, then in each `after_step`. A hook that doesn't set a later time stays due after
     every step. `reschedule` replaces all that was set.
 
-    A session of `fastsup.train` takes such hooks too. `loop` is then a stand-in for the `StepLoop`, with the same
-    attributes, and `loop.session`. `value` is what the hook has asked for in `fetches`.
+    A session of `fastsup.train` takes such hooks too. In a session, `loop` replaces the `StepLoop`, with the same
+    attributes and `loop.session`. `value` is the value of the hook's `fetches`.
 
     Attributes:
-      fetches: what a session fetches for the hook in the steps in which it is due: a tensor, an operation, or a list,
-        tuple or dictionary of these. None for nothing. A `StepLoop` doesn't read it.
+      fetches: the values that a session fetches for the hook when it is due: a tensor, an operation, or a list, tuple
+        or dictionary of these. None for nothing. A `StepLoop` doesn't read it.
     """
 
     fetches = None
@@ -63,8 +63,8 @@ cdef class LoopHook(Scheduled):
           value: the value that the step function returned, as in `loop.result`. In a session, that of `fetches`.
         """
 
-    # A method `after_steps(loop, values)` that a subclass may have: see docs/hooks.md. Without it, the loop makes one step at
-    # a time while the hook is due after each.
+    # A method `after_steps(loop, values)` that a subclass may have: see docs/hooks.md. Without it, the loop runs one
+    # step at a time while the hook is due after each step.
     after_steps = None
 
     def end(self, loop):
@@ -75,7 +75,7 @@ cdef class LoopHook(Scheduled):
         """
 
     def on_error(self, loop, error):
-        """Called once in place of `end` after an error of the step function or of a hook. An error here is logged.
+        """Called once instead of `end` after an error in the step function or a hook. An error here is logged.
 
         Args:
           loop: the `StepLoop`.
@@ -97,9 +97,9 @@ cdef class FunctionHook(LoopHook):
       function: a capsule with the function, named by its signature: `int (fs_loop const *, void *)`. Its context
         (PyCapsule_SetContext) is the function's second argument.
       every_steps: the function is called at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that
+      every_secs: seconds between two calls, counted from the loop's start, or None. With both intervals, the one that
         passes first counts. With neither, the function is called after every step.
-      context: a capsule of any name, whose pointer is the function's second argument in place of the capsule's context.
+      context: a capsule of any name, whose pointer is the function's second argument instead of the capsule's context.
 
     Raises:
       TypeError: `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
@@ -148,7 +148,7 @@ cdef str callback_after_steps(LoopHook hook):
 
 
 cdef bint takes_several(LoopHook hook) except -1:
-    """Whether a hook takes the results of several steps at once: it has a method `after_steps`.
+    """Whether a hook accepts the results of several steps in one call: it has a method `after_steps`.
 
     False if a subclass of the class that has it defines `after_step` again, or the methods in C: that is to be called.
     """

@@ -1,6 +1,6 @@
 """A loop over any step function, with hooks that are called when they are due and cost nothing when they are not.
 
-A Stepper (stepper.pyx) makes the steps and counts them. Control comes back here for hooks, failures and the end.
+A Stepper (stepper.pyx) runs the steps and counts them. It returns here for hooks, failures and the end.
 """
 
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
@@ -43,7 +43,7 @@ cdef fs_drive* drive_of(Loop loop) noexcept:
 
 
 cdef LoopHook as_hook(object hook, Py_ssize_t i):
-    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
+    """Returns a hook unchanged, and converts a capsule to a hook that calls the capsule's function after every step."""
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if isinstance(hook, LoopHook):
@@ -89,7 +89,7 @@ cdef int64_t step_number(str name, object value) except? -1:
 
 
 cdef int64_t initial_step_number(str name, object value) except? -1:
-    """Checks a global step that a loop goes on from: an integer between 0 and 2**62."""
+    """Checks a global step at which a loop resumes: an integer between 0 and 2**62."""
     cdef int64_t step = step_number(name, value)
     if not 0 <= step <= LAST_INITIAL_STEP:
         raise ValueError(f"{name} must lie between 0 and 2**62, got {step!r}: steps are 64 bits.")
@@ -113,8 +113,8 @@ cdef class Loop:
 
     Args:
       step: a callable without arguments; or a capsule with a function in C, named by the function's signature
-        (`int (fs_loop *, void *)`), which is called without the GIL. A callable that has a method `run_steps` can make
-        several steps at once: see docs/loop.md.
+        (`int (fs_loop *, void *)`), which is called without the GIL. A callable that has a method `run_steps` can run
+        several steps in one call: see docs/compiled.md.
       hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
         after every step.
       max_steps: the global step at which the loop ends, or None for no limit. If the global step has reached it before
@@ -122,7 +122,7 @@ cdef class Loop:
       initial_step: value of the global step before the first step.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for
         the whole program when `run` is called, if there is one.
-      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
+      steps: number of steps by which the global step grows in this loop, instead of `max_steps`; None for no limit.
 
     Raises:
       TypeError: `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a number
@@ -144,7 +144,7 @@ cdef class Loop:
 
     def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None):
         if self.running:
-            raise RuntimeError("The loop is running: it can't be initialised again.")
+            raise RuntimeError("The loop is running: it can't be initialized again.")
         if not PyCapsule_CheckExact(step):
             check_step_function(step)
         if steps is not None and max_steps is not None:
@@ -180,7 +180,7 @@ cdef class Loop:
         return 0
 
     cdef int limit_own_steps(self) except -1:
-        """Finds the global step at which a loop ends that is to make a number of steps, from where it stands."""
+        """Finds the global step at which a loop ends that has to run a number of steps from its current step."""
         cdef fs_drive* drive = drive_of(self)
         if self.own_steps != INT64_MAX:
             drive.max_steps = drive.loop.global_step + min(self.own_steps, INT64_MAX - drive.loop.global_step)
@@ -208,7 +208,7 @@ cdef class Loop:
 
     @property
     def steps(self):
-        """Number of steps done by this loop, with those that it has made again after a recovery."""
+        """Number of steps run by this loop, including steps repeated after a recovery."""
         return self.state.steps
 
     @property
@@ -271,7 +271,7 @@ cdef class Loop:
           `result`: the value that the last step returned, or None if none was made.
 
         Raises:
-          RuntimeError: a function in C has failed, or the loop is running already.
+          RuntimeError: a C function failed, or the loop is already running.
           Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if self.running:
@@ -320,7 +320,7 @@ cdef class Loop:
         return self.result
 
     cdef object probe_of_run(self):
-        """Who is told of the steps of the run that begins."""
+        """Returns the probe that records this run."""
         cdef ProbeFinder probes = self.probes
         if probes.profiler[0] is not NULL:
             probes.origin = current_origin("train", type(self).__name__)
@@ -328,8 +328,8 @@ cdef class Loop:
         return probe_of(probes, None)
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls the hook's `begin`. Warns of a hook that isn't due after any step though it has a callback for that, of one
-        that is due and has none, and of one whose due position another run changes, too, unless it is due after every
+        """Calls the hook's `begin`. Warns about a hook with a step callback that is never due, about one that is due
+        without a callback, and about one whose due position another run also changes, unless it is due after every
         step."""
         cdef uint64_t before = changes()[0]
         try:
@@ -344,33 +344,33 @@ cdef class Loop:
         callback = callback_after_steps(hook)
         if never and changes()[0] == before and callback is not None:
             logger.warning(
-                "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
-                "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
+                "%s of the hook %r won't be called: it has no due position. Call due_every_run(), due_at_step() or "
+                "due_at_time() in its begin, or never_due() if you don't want calls.",
                 callback,
                 hook,
             )
         elif callback is None and hook.after_steps is not None:
             logger.warning(
-                "The hook %r has after_steps without after_step, which the loop calls where it makes one step at a time. "
-                "Define both.",
+                "The hook %r has after_steps without after_step, which the loop calls when it runs one step at a "
+                "time. Define both.",
                 hook,
             )
         elif callback is None and not never:
             logger.warning(
-                "The hook %r is due after steps, and does nothing then: it has no after_step. Define "
+                "The hook %r is due after steps, but has no after_step, so it does nothing. Define "
                 "after_step(loop, value).",
                 hook,
             )
         elif not never and hook.runs_under_way > 1 and hook.schedule.every_steps != 1 and hook.due.run > 0:
             logger.warning(
-                "The hook %r is used twice at a time, and has one due position: calls of it will be left out. Make a hook "
-                "for each loop, and for each place in a list of hooks.",
+                "The hook %r is used twice at the same time, but has only one due position, so some of its calls will "
+                "be skipped. Create a hook for each loop, and for each place in a list of hooks.",
                 hook,
             )
         return 0
 
     cdef int move_to(self, int64_t steps, int64_t global_step) except -1:
-        """Says where a loop stands whose steps are made elsewhere, and reads again when its hooks are due."""
+        """Sets the position of a loop whose steps run elsewhere, and updates when its hooks are due."""
         cdef fs_drive* drive = drive_of(self)
         drive.loop.steps = steps
         drive.loop.global_step = global_step
@@ -394,7 +394,7 @@ cdef class Loop:
         cdef int event = FS_NOTHING_DUE
         while event != FS_ENDED:
             if probe.records and fs_drive_is_done(drive_of(self)):
-                break  # The probe is told of steps alone.
+                break  # The probe only records steps.
             is_step = True
             probe.begin(&scope)
             try:
@@ -412,7 +412,7 @@ cdef class Loop:
         return 0
 
     cdef int step_failed(self, object error) except -1:
-        """Says in an error of a step in Python where it was raised, and recovers from it or raises it."""
+        """Adds a note with the global step to a Python step's error, and recovers from it or raises it."""
         add_note(error, f"Raised by the step function at global step {self.state.global_step}.")
         if isinstance(error, TypeError) and self.state.steps == 0:
             why = why_step_needs_arguments(self.step_function)
@@ -422,7 +422,7 @@ cdef class Loop:
         return 0
 
     cdef int note_hook(self, object error) except -1:
-        """Says in an error that passes which hook in Python or Cython has raised it, and where."""
+        """Adds a note with the Python or Cython hook, and the global step, to its error."""
         cdef fs_drive* drive = drive_of(self)
         # Hooks are looked at in order, from the first one after each step: there is no next one unless one was called.
         cdef Py_ssize_t i = <Py_ssize_t> drive.next_slot - 1
@@ -467,7 +467,7 @@ cdef class Loop:
                 drive.next_slot = 0
                 culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
-                raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
+                raise RuntimeError(f"{culprit} failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0
             event = fs_drive_call_due(drive)
@@ -488,7 +488,7 @@ cdef class Loop:
             self.hooks[i].after_steps(self, stepper.results)
         elif drive.slots[i].function is NULL:
             code = call_on_due(self.hooks[i], self)
-            # A hook may return the -1 of an error that it hasn't raised: that of `fs_drive_fail`.
+            # A hook may return -1 without a Python exception, after `fs_drive_fail`.
             if PyErr_Occurred() is not NULL:
                 return -1
             if code == FS_STOP:
@@ -519,7 +519,7 @@ cdef class DrivenLoop(Loop):
         Raises:
           RuntimeError: always.
         """
-        raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
+        raise RuntimeError("The session runs this loop's steps, so don't call loop.run().")
 
     def _begin(self, steps, global_step):
         """Calls the hooks' `begin`."""
@@ -528,7 +528,7 @@ cdef class DrivenLoop(Loop):
             self.begin_hook(hook)
 
     def _move_to(self, steps, global_step):
-        """Says how many steps were made, and where the global step stands. Calls no hook."""
+        """Sets the number of completed steps and the global step. Calls no hook."""
         self.move_to(steps, global_step)
 
     def _after_step(self, steps, global_step, result):

@@ -1,4 +1,4 @@
-# fastsup/loop.h: what a loop shows to functions in C.
+# fastsup/loop.h: the state of a loop that C functions get.
 
 from libc.stdint cimport int64_t
 

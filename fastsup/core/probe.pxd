@@ -1,5 +1,5 @@
 cdef extern from "spans.h":
-    # A step under way. It lies on the stack, or in the object, of the code that begins it.
+    # A step under way. It is stored on the stack, or in the object, of the code that starts it.
     ctypedef struct fs_scope:
         fs_scope* next
         # The recorder's fs_thread_trace; NULL if nothing records the step.
@@ -8,7 +8,7 @@ cdef extern from "spans.h":
         void* probe
 
 
-# What a step is made of: what takes the time between `enter` and `leave`.
+# A part of a step: the owner of the time between `enter` and `leave`.
 cdef class Part:
     pass
 
@@ -16,10 +16,10 @@ cdef class Part:
 cdef class Probe:
     # False for the probe of steps that nothing records.
     cdef readonly bint records
-    # True if each step is marked for another profiler, so that no loop may make several at once.
+    # True if each step is marked for another profiler, so that no loop may run several steps in one call.
     cdef readonly bint marks_steps
-    # None; or a function that waits until devices have done what a step has put into their queues: a loop's step function
-    # may return before that.
+    # None, or a function that waits until devices have finished a step's queued work, because a step function may
+    # return earlier.
     cdef readonly object wait_for_devices
     # The session's own work: hook dispatch, and the conversion of feeds and of fetches.
     cdef Part dispatch
@@ -42,7 +42,8 @@ cdef class Profiler:
 
 # Finds the probe of the steps of one session or loop.
 cdef class ProbeFinder:
-    # The address that says who records the steps: of `own_pointer`, or of the program's profiler. NULL there: nothing records.
+    # The address of the pointer to the active profiler: of `own_pointer`, or of the program's profiler. NULL there:
+    # nothing records.
     cdef void** profiler
     cdef void* own_pointer
     cdef Profiler own
@@ -50,7 +51,8 @@ cdef class ProbeFinder:
     cdef public object origin
     # The hooks that are called around the steps, or None.
     cdef object hooks
-    # The profiler that knows the session, and its probe for it; None and `nothing` before the first recorded step.
+    # The profiler with which the session is registered, and its probe; None and `nothing` before the first recorded
+    # step.
     cdef Profiler attached_to
     cdef Probe known
     cdef Probe nothing
@@ -67,7 +69,7 @@ cdef inline Probe probe_of(ProbeFinder finder, object session):
 cdef fs_scope** open_scopes() noexcept
 # The probe of the step that this thread is in; None outside a step.
 cdef Probe probe_here()
-# Where the pointer to the profiler of the whole program is. NULL there: none is on.
+# The location of the pointer to the profiler of the whole program. NULL there: none is on.
 cdef void** address_of_program_profiler() noexcept
-# Makes a profiler that of the whole program; None ends that.
+# Sets the profiler of the whole program; None removes it.
 cdef int set_program_profiler(Profiler profiler) except -1

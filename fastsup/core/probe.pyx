@@ -1,7 +1,7 @@
-"""What sessions and loops tell a profiler about their steps. A step that nothing records pays a test for it.
+"""The interface through which sessions and loops report their steps to a profiler. A step that nothing records pays a
+test for it.
 
-A session or loop has a `ProbeFinder`, which finds the `Probe` of its next step. Four functions of the probe say what
-happens:
+A session or loop has a `ProbeFinder`, which finds the `Probe` of its next step. The probe has these functions:
 
     begin, end      a step, or work alongside the steps; `next` does both in a loop
     enter, leave    a part of it: the runtime's run, a callback of a hook, the conversion of values
@@ -15,7 +15,7 @@ from cpython.ref cimport PyObject
 
 from fastsup.core.schedule cimport changes
 
-# The attribute of a function that stands in the place of a library's method while a profiler is on: that method.
+# The attribute, on a function that replaces a library's method while a profiler is on, that holds the method.
 RECORDS_METHOD = "_fastsup_records_method"
 
 cdef extern from "spans.h":
@@ -61,7 +61,7 @@ def program_profiler_now():
 
 @contextmanager
 def nothing_recorded():
-    """A `with` block in which the profiler of the whole program is off: for what a profile does itself."""
+    """A `with` block in which the profiler of the whole program is off, for the profiler's own work."""
     before = program_profiler_held
     set_program_profiler(None)
     try:
@@ -88,7 +88,7 @@ cdef class Part:
 
 
 cdef class Probe:
-    """What the steps of one session or loop are told to. This one records nothing; a profiler has a subclass.
+    """Records the steps of one session or loop. This one records nothing; a profiler has a subclass.
 
     Its parts are None here, and a profiler's for the same fetches or hook are the same objects.
     """
@@ -102,7 +102,7 @@ cdef class Probe:
         return 0
 
     cdef int next(self, Part part) except -1:
-        """Ends the step of a loop that does nothing between its steps, and begins the next one, in a part."""
+        """Ends a step and starts the next one in a part, in a loop that does nothing between its steps."""
         return 0
 
     cdef int enter(self, Part part) except -1:
@@ -161,7 +161,7 @@ cdef Probe nothing = Probe()
 
 
 cdef class Profiler:
-    """What the argument `profiler` of sessions and loops takes. `fastsup.HookProfiler` is the class that records."""
+    """The type of the argument `profiler` of sessions and loops. `fastsup.HookProfiler` is the class that records."""
 
     def prepare(self, hooks, session):
         """Gets ready to record a session or loop. Called before `new_probe`, perhaps by several threads.
@@ -172,7 +172,7 @@ cdef class Profiler:
         """
 
     def new_probe(self, origin, hooks, session):
-        """Makes a session or loop known to the profiler.
+        """Registers a session or loop with the profiler.
 
         Args:
           origin: its `SessionOrigin`, or None.
@@ -192,7 +192,7 @@ cdef class Profiler:
         """
 
     def function_probe(self, function):
-        """Returns what makes a call of a `fastsup.function`, as a step: a callable of it and the call's arguments.
+        """Returns a callable, of a `fastsup.function` and its arguments, that records the call as a step.
 
         Args:
           function: the function. Nothing is recorded around its call.

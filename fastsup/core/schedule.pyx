@@ -38,7 +38,7 @@ cdef double number_of_seconds(object time) except? -1:
 
 
 cdef class Scheduled:
-    """Something that is due at a run, at a global step or at a time. If several are set, the first to come counts.
+    """Something that is due at a run, at a global step or at a time. If several are set, the first one reached counts.
 
     Once due, it stays due until its positions are changed.
     """

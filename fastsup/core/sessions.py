@@ -1,4 +1,4 @@
-"""What sessions say of themselves to a profile: the call that opens one, and the executors of its steps."""
+"""A session's description in a profile: the call that opened it, and the executors of its steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["NO_ORIGIN", "PlanExecutor", "SessionOrigin", "current_origin", "orig
 
 # Packages whose frames aren't the program's own.
 _LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "tf_keras", "contextlib", "functools"})
-# How many lines of the program, from the opening call outwards, tell two sessions apart.
+# Number of program lines, from the opening call outwards, that distinguish two sessions.
 _LINES = 6
 
 _role: ContextVar[str] = ContextVar("fastsup session role", default="")
@@ -23,11 +23,11 @@ _role: ContextVar[str] = ContextVar("fastsup session role", default="")
 
 @dataclass(frozen=True)
 class SessionOrigin:
-    """Where a session comes from. Sessions of equal origins share their rows in a profile.
+    """The origin of a session. Sessions of equal origins share their rows in a profile.
 
     Args:
       kind: name of the call that opens it: "MonitoredTrainingSession", "Estimator.train".
-      role: "train", "evaluate" or "predict"; "run" if the purpose of the session isn't known.
+      role: "train", "evaluate" or "predict"; "run" if the session's purpose is unknown.
       place: file name and line of the call: "train.py:31".
       library: the package that the call belongs to: "fastsup" or "tensorflow".
       lines: (path, line) of the program's frames, from the call outwards.
@@ -70,7 +70,7 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _package(frame) in _LIBRARIES:
-        # A wrapper of TensorFlow's around its own functions has a name without meaning to the user.
+        # TensorFlow's wrappers around its own functions have names that mean nothing to the user.
         package, is_wrapper = _package(frame), "/util/" in frame.f_code.co_filename
         if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
             call = frame
@@ -81,12 +81,12 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
 
 
 def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) -> SessionOrigin:
-    """The origin of a call that makes all steps of a loop itself, or one.
+    """The origin of a call that runs all steps of a loop, or one step.
 
     Args:
       kind: name of the call.
-      role: what it is for.
-      frame: the frame that makes it. Those of libraries are left out.
+      role: its purpose.
+      frame: the frame that makes it. Library frames are omitted.
       library: the package that the call belongs to.
     """
     while frame is not None and _package(frame) in _LIBRARIES:
@@ -127,7 +127,7 @@ class PlanExecutor(NamedTuple):
       fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
       feeds: names of the tensors that are fed.
       executor: the current mode: "thread_pool", "inline" or "single_threaded".
-      on_trial: True while the choice between executors is open: during a trial, and until the first one begins.
+      on_trial: True while the executor is undecided: during a trial, and until the first trial starts.
       seconds: median seconds of a run in that mode in its trial; None if no run was timed.
     """
 

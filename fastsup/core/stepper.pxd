@@ -4,11 +4,11 @@ from fastsup.core.drive cimport fs_drive, fs_drive_clock
 from fastsup.core.probe cimport Part, Probe
 
 
-# Makes the steps of a loop. Each kind of step has its own class: see stepper.pyx.
+# Runs the steps of a loop. Each kind of step has its own class: see stepper.pyx.
 cdef class Stepper:
     # Of the loop that has the stepper.
     cdef fs_drive* drive
-    # What the last step returned; of a step in C, None.
+    # The last step's return value; None for a step in C.
     cdef object result
     # The error of FS_STEP_RAISED. The loop takes it.
     cdef object error
@@ -16,9 +16,10 @@ cdef class Stepper:
     cdef object results
     cdef int64_t steps_before
 
-    # Makes steps, and counts them, until something needs the loop. Returns an fs_event.
+    # Runs and counts steps until the loop has to act. Returns an fs_event.
     cdef int run(self) except -1
-    # Makes one step, and doesn't count it. Returns FS_NOTHING_DUE if it was made, or FS_ENDED, FS_STEP_FAILED or FS_STEP_RAISED.
+    # Runs one step without counting it. Returns FS_NOTHING_DUE if it was made, or FS_ENDED, FS_STEP_FAILED or
+    # FS_STEP_RAISED.
     cdef int step(self) except -1
 
 

@@ -1,4 +1,4 @@
-"""Steppers: each makes the steps of a loop, of one kind, until a hook is due or something else needs the loop.
+"""Steppers: each runs one kind of step until a hook is due or the loop has to act for another reason.
 
     PythonStep      a callable
     NativeStep      a function in C (csrc/drive.c)
@@ -38,7 +38,7 @@ cdef int replacement_reached(double time) noexcept with gil:
 
 
 cdef double replacement_now() noexcept with gil:
-    """What the program's replacement of `time.time` returns; 0 after an error, which stays set."""
+    """The value of the program's replacement of `time.time`; 0 after an error, which stays set."""
     try:
         return steady_seconds()
     except BaseException as error:
@@ -71,7 +71,7 @@ cdef bint is_clock_stopped(const fs_drive* drive) noexcept:
 
 
 cdef double as_double(object result) noexcept:
-    """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
+    """Returns a step's result for hooks in C and Cython: a float unchanged, and NaN for everything else."""
     return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
 
 
@@ -84,7 +84,7 @@ cdef inline int yield_sometimes(const fs_drive* drive) except -1:
 
 
 cdef class Stepper:
-    """Makes no steps: those of its loop are made elsewhere."""
+    """Runs no steps, because the loop's steps run elsewhere."""
 
     cdef int run(self) except -1:
         return FS_ENDED
@@ -167,7 +167,7 @@ cdef class NativeStep(Stepper):
 
 @final
 cdef class BlockStep(Stepper):
-    """Has a step function make as many steps in one call as come before the next hook is due."""
+    """Lets a step function run all steps up to the next due hook in one call."""
 
     cdef object function
     cdef object run_steps
@@ -178,8 +178,7 @@ cdef class BlockStep(Stepper):
         cdef double seconds = SECONDS_AT_ONCE
         cdef bint takes_results
         cdef int event
-        # The steps of a call that are made and not returned yet, or the error of one, come before a hook by time, a stop or
-        # a signal.
+        # Completed steps that a call hasn't returned yet, or their error, come before a timed hook, a stop or a signal.
         if not is_clock_stopped(drive):
             PyErr_CheckSignals()
             with nogil:
@@ -193,7 +192,7 @@ cdef class BlockStep(Stepper):
             if PyErr_Occurred() is not NULL:
                 return -1
         takes_results = self.takes_results()
-        self.results = None  # Those of the call before.
+        self.results = None  # Clear the previous call's results.
         try:
             made, self.result, self.results = self.run_steps(limit, max(seconds, 0.0), takes_results)
         except StopIteration:
@@ -214,7 +213,7 @@ cdef class BlockStep(Stepper):
         return event
 
     cdef bint takes_results(self) except -1:
-        """Whether a hook takes the results of all steps that come now."""
+        """Whether a hook accepts the results of all steps in the next call."""
         cdef const fs_drive* drive = self.drive
         cdef size_t i
         for i in range(drive.n_slots):
@@ -225,7 +224,7 @@ cdef class BlockStep(Stepper):
 
 @final
 cdef class RecordedStep(Stepper):
-    """Makes one step at a time, and tells a probe of it. The loop opens the scope of the step."""
+    """Runs one step at a time, and reports it to a probe. The loop opens the scope of the step."""
 
     cdef Stepper stepper
     cdef Probe probe
@@ -245,7 +244,7 @@ cdef class RecordedStep(Stepper):
             return event
         probe.leave()
         if probe.wait_for_devices is not None:
-            # Else the time would be that of the callback which reads the result first.
+            # Otherwise the first callback that reads the result would get this time.
             with probe.within_session("device"):
                 probe.wait_for_devices()
         drive.clock = clock_to_use()

@@ -10,10 +10,10 @@ __all__ = ["begin", "finish", "phase", "program_timeline", "set_program_timeline
 
 
 class Phases(Protocol):
-    """What is told of the phases. `fastsup.profile` has the one that adds them up."""
+    """The receiver of the phases. `fastsup.profile` has the one that adds them up."""
 
     def begin(self, name: str) -> Any:
-        """Begins a phase, within those under way. Returns the argument for `finish`."""
+        """Starts a phase, within the open ones. Returns the argument for `finish`."""
 
     def finish(self, entry: Any) -> None:
         """Ends a phase."""
@@ -23,18 +23,18 @@ _current: Phases | None = None
 
 
 def program_timeline() -> Phases | None:
-    """Returns what is told of the phases now, or None."""
+    """Returns the current receiver of the phases, or None."""
     return _current
 
 
 def set_program_timeline(phases: Phases | None) -> None:
-    """Says what is told of the phases from now on; None for nothing."""
+    """Sets the receiver of the phases; None for no receiver."""
     global _current
     _current = phases
 
 
 def begin(name: str) -> Any:
-    """Begins a phase of the program's timeline. Does nothing without a timeline, or in another thread.
+    """Starts a phase of the program's timeline. Does nothing without a timeline, or in another thread.
 
     Args:
       name: name of the phase.

@@ -1,4 +1,4 @@
-"""SecondOrStepTimer. Its answers, and its reads of the clock, are those of TensorFlow's; it decides in C."""
+"""SecondOrStepTimer. Its results and clock reads are the same as TensorFlow's, but it decides in C."""
 
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport INT64_MAX, int64_t
@@ -67,7 +67,7 @@ cdef class Timer:
 
     @_every_secs.setter
     def _every_secs(self, value):
-        # In C, a negative number stands for None. NaN, which never triggers again, becomes infinity.
+        # In C, a negative number represents None. NaN, which never triggers again, becomes infinity.
         self.c.every_secs = -1.0 if value is None else HUGE_VAL if value != value else max(value, 0.0)
         self.every_secs = value
 
@@ -111,7 +111,7 @@ cdef class Timer:
     def should_trigger_for_step(self, step):
         """Returns True if the timer triggers at a step.
 
-        It reads the clock only if it counts seconds, and the step isn't that of the last trigger.
+        It reads the clock only if it counts seconds and the step isn't the last trigger's.
 
         Args:
           step: the step, an integer.

@@ -1,12 +1,12 @@
 """Whether lifted graphs may run in this process: only with versions of TensorFlow that were tried, after a self-test.
 
-The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened for
-versions on a list alone, and before that its own process opens it and runs functions. If that process fails or
-crashes, this one never opens the bridge, and TensorFlow runs all functions. The test takes some seconds; a program that
-calls `begin_self_test` doesn't wait for it, and TensorFlow runs its functions until the test has passed.
+The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened only
+for listed versions, after a separate process has opened it and run functions. If that process fails or crashes, this
+one never opens the bridge, and TensorFlow runs all functions. The test takes some seconds; a program that calls
+`begin_self_test` doesn't wait for it, and TensorFlow runs its functions until the test has passed.
 
 A verdict about TensorFlow is kept, by version and build, in the user's cache: a success for good, a failure for a day.
-If the self-test can't be completed (no memory, a signal, a module that isn't found), that holds for this process alone.
+If the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ END_SECS = 15
 _FAILURE_SECS = 24 * 3600
 # How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
-# Signals that a crash of the bridge ends with; the others come from a person, a scheduler or a limit.
+# Signals that indicate a crash of the bridge; others come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 # What C++ prints before it aborts because the process gets no memory or no thread.
 _EXHAUSTED = re.compile(
@@ -68,7 +68,7 @@ class _SelfTest(threading.Thread):
     """The self-test, which the program does not wait for.
 
     Attributes:
-      outcome: why it has failed; an empty string if it has passed. Set when the thread has ended.
+      outcome: why it failed; an empty string if it passed. Set when the thread has ended.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _SelfTest(threading.Thread):
         """Waits for the test at the end of the program. Kills it if it takes too long."""
         if not self.is_alive():
             return
-        logging.warning("The program has ended. Its end waits for fastsup's self-test: %d seconds at most.", END_SECS)
+        logging.warning("The program is exiting. It waits for fastsup's self-test, for at most %d seconds.", END_SECS)
         self.join(END_SECS)
         if self.is_alive() and self._child is not None:
             self._child.kill()
@@ -102,13 +102,13 @@ _test: _SelfTest | None = None
 
 
 def begin_self_test() -> None:
-    """Begins the self-test in another thread, unless a verdict is known. See `is_testing`."""
+    """Starts the self-test in another thread, unless a result is known. See `is_testing`."""
     global _test
     with _lock:
         if _outcome is None and _test is None and not _why_unknown() and _kept_verdict() is None:
             logging.warning(
                 "fastsup runs a self-test with this installation of TensorFlow in a child process, for a few seconds, "
-                "once. TensorFlow runs the steps until the test has passed. %s",
+                "once. TensorFlow runs the steps until the test passes. %s",
                 _SEE,
             )
             test = _SelfTest()
@@ -117,7 +117,7 @@ def begin_self_test() -> None:
 
 
 def is_testing() -> bool:
-    """Returns True while a self-test runs that `begin_self_test` has begun."""
+    """Returns True while a self-test that `begin_self_test` started is running."""
     return _outcome is None and _test is not None and _test.is_alive()
 
 
@@ -130,7 +130,7 @@ def unavailable_reason() -> str:
     global _outcome
     test = _test
     if test is not None and _outcome is None:
-        # Without the lock: another thread may ask whether the test has ended.
+        # Without the lock, because another thread may check whether the test has finished.
         test.join()
     with _lock:
         if _outcome is None:
@@ -140,7 +140,7 @@ def unavailable_reason() -> str:
 
 
 def forked_reason() -> str:
-    """Why functions that were lifted can't be called at all: an empty string but for children of `os.fork()`."""
+    """The reason why lifted functions can't be called at all: an empty string except in children of `os.fork()`."""
     return fork_reason(_process, "lifted")
 
 
@@ -197,7 +197,7 @@ def _kept_verdict() -> str | None:
     if place is not None:
         try:
             outcome = str(json.loads(place.read_text())["outcome"])
-            # What has failed may have been the machine.
+            # The machine may have caused the failure.
             if outcome == "" or time.time() < place.stat().st_mtime + _FAILURE_SECS:
                 return outcome
         except (OSError, ValueError, KeyError, TypeError):
@@ -218,7 +218,7 @@ def _why_self_test_failed() -> str:
 
 
 def _test_and_keep(started: Any = None) -> str:
-    """Runs the self-test. Keeps a verdict for later processes. Returns why it has failed, or ""."""
+    """Runs the self-test. Keeps a verdict for later processes. Returns why it failed, or ""."""
     place = _outcome_file()
     outcome, is_verdict = _self_test(started)
     if is_verdict and place is not None:
@@ -229,8 +229,8 @@ def _test_and_keep(started: Any = None) -> str:
             replace_whole(place, json.dumps({"outcome": outcome}))
         except OSError as error:
             logging.warning(
-                "fastsup can't keep the verdict of the self-test: %s. Each process tests again. Set XDG_CACHE_HOME to "
-                "a folder that you may write. %s",
+                "fastsup can't store the result of the self-test: %s. Each process will test again. Set "
+                "XDG_CACHE_HOME to a writable folder. %s",
                 error,
                 _SEE,
             )
@@ -258,11 +258,11 @@ def _outcome_file() -> Path | None:
 
 
 def report(state: str, reason: str = "") -> None:
-    """Tells the process that has started this self-test how far it is.
+    """Reports the progress to the process that started this self-test.
 
     Args:
       state: BEGUN, PASSED or FAILED.
-      reason: why it has failed.
+      reason: why it failed.
     """
     print(_build(), state, " ".join(reason.split()), flush=True)
 
@@ -272,24 +272,24 @@ def _self_test(started: Any = None) -> tuple[str, bool]:
     try:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, started, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
-        return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
-    except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
+        return f"the self-test didn't finish within {SELF_TEST_SECS} seconds", False
+    except (OSError, TypeError, ValueError) as error:  # Also for entries that a program has added to sys.modules.
         if is_user_error(error):
             raise
         return f"the self-test couldn't be started: {error}", False
-    # Reports of another build are of a child that has found other files.
+    # A report about another build comes from a child that found other files.
     lines = [line.split(maxsplit=2) for line in done.stdout.decode(errors="replace").splitlines()]
     reports = {words[1]: words[2:] for words in lines if len(words) > 1 and words[0] == _build()}
     if done.returncode == 0 and PASSED in reports:
         return "", True
     if FAILED in reports:
-        return f"the self-test has failed: {' '.join(reports[FAILED])}", True
+        return f"the self-test failed: {' '.join(reports[FAILED])}", True
     errors = done.stderr.decode(errors="replace")
     end = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
     last = [line for line in errors.strip().splitlines() if not _NO_ERROR.match(line)][-1:]
     how = ": ".join([f"({end})", *last])
     if BEGUN in reports and -done.returncode in _CRASHES and not _EXHAUSTED.search(errors):
-        return f"the self-test has failed {how}", True
+        return f"the self-test failed {how}", True
     return f"the self-test couldn't be completed {how}", False
 
 

@@ -13,15 +13,15 @@ cdef class LiftedStep:
     cdef public int64_t used_at
     # Chooses what runs the step.
     cdef object choose
-    # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` makes another one.
+    # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` creates a new one.
     cdef object seeds
     cdef bint keeps_random_sequences
     # Calls under way, in all threads.
     cdef readonly Py_ssize_t running
-    # What runs the step, once that is decided, and the calls until the trial looks again; -1 if it never does.
+    # The executor of the step, once decided, and the number of calls until the trial repeats; -1 if it never does.
     cdef EagerCallable chosen
     cdef Py_ssize_t calls_until_look
-    # How flat results become what the function returns: see _template. Without a template, `pack` does it.
+    # How flat results are converted to the function's results: see _template. Without a template, `pack` does it.
     cdef object pack
     cdef object template
     cdef bint is_packed_by_template
@@ -51,7 +51,7 @@ cdef class Route:
 
 cdef class RouteTable:
     cdef readonly Py_ssize_t most
-    # The routes of calls of one shape, by their digest; the entry that was used last comes last.
+    # The routes of calls with one shape, by their digest, in the order of their last use.
     cdef dict by_digest
     cdef Py_ssize_t count
     # The count at which those are looked for that can't be taken any longer.

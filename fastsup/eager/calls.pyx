@@ -40,10 +40,10 @@ cdef class LiftedStep:
       graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
       choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
         a trial decides; and that trial, or None.
-      pack: function from the flat list of results to what the function returns.
+      pack: function from the flat list of results to the function's results.
 
     Raises:
-      NotLiftable, tf.errors.OpError: those of `choose`.
+      NotLiftable, tf.errors.OpError: as in `choose`.
     """
 
     def __init__(self, graph, choose, pack):
@@ -60,11 +60,11 @@ cdef class LiftedStep:
           tensors: an EagerTensor for each feed.
 
         Returns:
-          What the function returns.
+          The function's results.
 
         Raises:
           TypeError: one of the feeds isn't an EagerTensor.
-          tf.errors.OpError: the step has failed.
+          tf.errors.OpError: the step failed.
         """
         cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
         if inputs is NULL:
@@ -105,8 +105,8 @@ cdef class LiftedStep:
         return self.packed(flat)
 
     cdef int begin_sequences(self, object seeds) except -1:
-        """Chooses what runs the step. Its random sequences begin with that."""
-        # First: another thread must not begin them again.
+        """Chooses what runs the step. Its random sequences start there."""
+        # First, so that another thread can't restart them.
         self.seeds = seeds
         chosen, trial = self.choose()
         self.calls_until_look = -1
@@ -115,7 +115,8 @@ cdef class LiftedStep:
         return 0
 
     def run_inline(self):
-        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin again."""
+        """Runs the step in the calling thread with the ordinary executor from now on, unless that would restart its
+        random sequences."""
         if self.graph.executor == "single_threaded" and not self.keeps_random_sequences:
             self.chosen = self.graph.compile("inline")
 
@@ -209,13 +210,13 @@ cdef enum:
 
 
 cdef class Route:
-    """Where the calls of one pattern go.
+    """The route of the calls of one pattern.
 
     Args:
       pattern: the CallPattern.
       step: the LiftedStep; None if TensorFlow runs these calls.
       boxed: list of pairs of a Box and the tensor that it holds in these calls.
-      entry: what the function knows of the trace, if it isn't lifted and may be later; else None.
+      entry: the function's entry for the trace, if it may be lifted later; otherwise None.
     """
 
     def __init__(self, CallPattern pattern, LiftedStep step, list boxed, entry=None):
@@ -306,7 +307,7 @@ cdef class RouteTable:
             self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
 
     def drop(self, step=None, entry=None):
-        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
+        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
         def others(routes):
             if step is None and entry is None:
                 return ()
@@ -321,7 +322,7 @@ cdef class RouteTable:
 
     def keep(self, chosen):
         """Keeps, of the routes of each digest, those that a function chooses."""
-        # Objects that go meanwhile may let another thread run.
+        # Deleting objects may let another thread run.
         kept = {digest: chosen(routes) for digest, routes in list(self.by_digest.items())}
         self.by_digest = {digest: routes for digest, routes in kept.items() if routes}
         self.count = sum([len(routes) for routes in self.by_digest.values()])
@@ -349,7 +350,7 @@ cdef enum:
     # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
     CALLS_UNTIL_LOOK = 128
 
-# Where the pointer to the profiler of the whole program is.
+# The location of the pointer to the profiler of the whole program.
 cdef void** program_profiler = address_of_program_profiler()
 
 cdef dict context_names = vars(context)
@@ -359,9 +360,9 @@ cdef dict summary_names = vars(summary_ops_v2)
 cdef object graph_stack = ops._default_graph_stack
 # The eager context that the sessions share. None while nothing may be lifted.
 cdef object shared_context = None
-# The name of its device, if it has one alone.
+# The name of its device, if it has only one.
 cdef str only_device = ""
-# The eager context that collects the graphs of what it runs. None if none does.
+# The eager context that collects the graphs of the functions that it runs. None if none does.
 cdef object collecting_context = None
 # By the id of what TensorFlow counts the calls of a Python function by.
 cdef object call_counts = weakref.WeakValueDictionary()
@@ -383,7 +384,7 @@ def share(eager_context):
 
 
 def _watch_collections():
-    """Notices from now on when an eager context begins and ends to collect graphs, of which only its C++ part knows."""
+    """Records when an eager context starts and stops collecting graphs, which only its C++ part stores."""
     def watched(method, is_on):
         @functools.wraps(method)
         def replacement(self, *args, **kwargs):
@@ -405,17 +406,18 @@ _watch_collections()
 
 
 def scope_of_devices():
-    """Where the calling thread places what asks for no device.
+    """The device on which the calling thread places operations that request none.
 
     Returns:
-      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has one device
-      alone.
+      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has only one
+      device.
     """
     return None if only_device or shared_context is None else settings(shared_context)[1]
 
 
 cdef bint may_run(PyObject** scope) except -1:
-    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call. Sets the scope."""
+    """Whether a lifted graph may run in the current context, because it would do the same as TensorFlow's call. Sets
+    the scope."""
     cdef PyObject* found
     if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
         return False
@@ -430,7 +432,7 @@ cdef bint may_run(PyObject** scope) except -1:
         scope[0] = found
     if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
         return False
-    # The single-threaded executor tells neither of them what it runs.
+    # The single-threaded executor reports its operations to neither of them.
     if <object>PyDict_GetItem(profiler_names, "_profiler") is not None:
         return False
     if <object>PyDict_GetItem(summary_names, "_current_trace_context") is not None:
@@ -462,7 +464,7 @@ def why_not_lifted_here():
     if is_async:
         return "operations run asynchronously here"
     if has_callbacks(shared_context):
-        return "a tool of tf.debugging watches the operations here"
+        return "a tf.debugging tool observes the operations here"
     if profiler_v2._profiler is not None:
         return "TensorFlow's profiler is on"
     if summary_ops_v2._current_trace_context is not None:
@@ -480,14 +482,14 @@ cdef class Box:
     """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
 
     Args:
-      tensor: what it holds first; None if nothing.
+      tensor: its initial content; None if empty.
       write: function that is called with the tensor that the box is to hold; None if nothing.
     """
 
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
-        # A tensor may go, and its box be emptied, while another thread puts another one into it; also within `store`.
+        # A tensor may be deleted, and its box emptied, while another thread stores a new one, also within `store`.
         self.lock = threading.RLock()
 
     def store(self, tensor):
@@ -515,7 +517,7 @@ cdef class Box:
 
 
 cdef class CallCount:
-    """Counts calls that haven't traced, until TensorFlow, which warns of too much retracing, is told of them.
+    """Counts calls without tracing, until they are reported to TensorFlow, which warns about too much retracing.
 
     It also counts, for a report, the calls of lifted graphs and those that TensorFlow has run.
 
@@ -538,7 +540,7 @@ cdef class CallCount:
         self.untold += 1
 
     def tell(self):
-        """Tells TensorFlow of the calls since the last time: before a call that may trace."""
+        """Reports the calls since the last report to TensorFlow, before a call that may trace."""
         cdef int64_t count = self.untold
         self.untold = 0
         if count == 0 or self.key is None:
@@ -568,7 +570,7 @@ def call_count(key):
 
 
 cdef class LiftedCalls:
-    """A callable that knows the lifted graphs of one function by the patterns of their calls.
+    """A callable that finds the lifted graphs of one function by the patterns of their calls.
 
     A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
     may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
@@ -644,9 +646,9 @@ cdef class LiftedCalls:
         return result
 
     def _call_elsewhere(self, args, kwargs):
-        """A call where no lifted graph may run: TensorFlow's own.
+        """A call in a context in which no lifted graph may run: TensorFlow's own.
 
-        It isn't in Python: the lines of Python that are on the stack become those of the operations that it traces.
+        It isn't in Python, because the Python lines on the stack become the lines of the traced operations.
         """
         call_not_lifted(self, None)
         if self._may_be_lifted_now():
@@ -679,7 +681,7 @@ cdef class LiftedCalls:
           kwargs: its keyword arguments.
 
         Returns:
-          What the function returns.
+          The function's results.
         """
         step.used_at = self.now
         if not hold_boxes(step, boxed):
@@ -697,7 +699,7 @@ cdef class LiftedCalls:
         self.latest = route
 
     def _drop_routes(self, step=None, entry=None):
-        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
+        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
         self.latest = None
         self._routes.drop(step, entry)
 
@@ -705,10 +707,10 @@ cdef class LiftedCalls:
 cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
     """Puts tensors into a step's boxes for a run, which the caller makes and then takes from `step.running`.
 
-    Counted before the run: whatever comes between, such as a garbage collection, may let another thread run.
+    Counted before the run, because anything in between, such as a garbage collection, may let another thread run.
 
     Returns:
-      False if another thread's call needs what is in the boxes now. Nothing is counted then.
+      False if another thread's call needs the current content of the boxes. Nothing is counted then.
     """
     cdef Box box
     cdef bint are_filled = True
@@ -718,7 +720,7 @@ cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
         return False
     step.running += 1
     if not are_filled:
-        # At once: while this call waits for the lock of a box, none may take it for filled with another tensor.
+        # Immediately, so that no other call finds another tensor in a box while this call waits for the box's lock.
         for box, _ in boxed:
             box.tensor = None
         try:

@@ -1,4 +1,4 @@
-"""The devices of eager code: sessions that share them, what is on them, and where TensorFlow runs a function there."""
+"""The devices of eager code: sessions that share them, their variables, and where TensorFlow runs a function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fastsup.runtime.graph.placement import several_devices_error
 class OfEagerContext:
     """Base of what belongs to the eager context that there is when it is made."""
 
-    # An object may be deleted when the names of this module are gone.
+    # An object may be deleted after the names of this module.
     _process: Callable[[], int] = staticmethod(os.getpid)
     _context_names = vars(context)
     _completed_before_exit = no_interpreter_exit
@@ -48,7 +48,7 @@ class OfEagerContext:
 
 
 class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
-    """TensorFlow's own callable of such a session. It isn't released when the session's runtime is gone."""
+    """TensorFlow's own callable of such a session. It isn't released if the session's runtime no longer exists."""
 
     _completed_before_exit = no_interpreter_exit
 
@@ -88,7 +88,7 @@ _HANDLE = re.compile(
 
 
 class VariableHandle(NamedTuple):
-    """What any graph finds an eager variable by. It doesn't keep the variable alive.
+    """The identity by which any graph finds an eager variable. It doesn't keep the variable alive.
 
     Args:
       shared_name: the variable's name among the resources of its device.
@@ -109,7 +109,7 @@ class VariableHandle(NamedTuple):
 
         Args:
           name: name of the operation.
-          is_placed: whether the operation asks for the variable's device.
+          is_placed: whether the operation requests the variable's device.
         """
         with ops.device(self.device if is_placed else None):
             return gen_resource_variable_ops.var_handle_op(
@@ -128,7 +128,7 @@ def variable_handle(handle: Any) -> VariableHandle | None:
       handle: an eager tensor.
 
     Returns:
-      None if it isn't the handle of a variable, or TensorFlow doesn't tell its names.
+      None if it isn't the handle of a variable, or TensorFlow doesn't report its names.
     """
     found = _HANDLE.search(str(handle)) if handle.dtype == dtypes.resource else None
     if found is None or len(handle._handle_data.shape_and_type) != 1:
@@ -183,7 +183,7 @@ def why_not_held(values: Iterable[Any]) -> str:
 
 
 def why_not_given(feeds: Iterable[Any]) -> str:
-    """Why a session can't be given one of the tensors where it lies.
+    """Why a session can't use one of the tensors in its current memory.
 
     Args:
       feeds: the inputs that aren't resources or variants.
@@ -203,7 +203,7 @@ _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 
 # Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared again.
 _own_periods = itertools.count(7741)
-# How often a function is prepared until TensorFlow tells its graph.
+# How often a function is prepared until TensorFlow reports its graph.
 _MOST_TRIES = 5
 # Held while TensorFlow collects the graphs of the functions that it prepares, those of all threads.
 _collecting = threading.Lock()
@@ -234,10 +234,10 @@ class Placement:
         return found.pop() if len(found) == 1 else ""
 
     def check_one_device(self, remedy: str) -> None:
-        """Refuses the single-threaded executor for a function that isn't on one device alone.
+        """Refuses the single-threaded executor for a function that isn't on a single device.
 
         Args:
-          remedy: the sentence that says what to pass in place of the executor.
+          remedy: a sentence with the replacement for the executor.
 
         Raises:
           tf.errors.UnimplementedError: the function is on several devices.
@@ -280,14 +280,14 @@ class HasRun(Exception):
 
 
 def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> Placement:
-    """Lets TensorFlow prepare a function for a call, and reads off where it would run what.
+    """Lets TensorFlow prepare a function for a call, and reads where it would run each operation.
 
     TensorFlow prepares a function when it is called. This call is cancelled before it is made, so nothing runs.
 
     Args:
       concrete: the ConcreteFunction.
-      inputs: its flat inputs, but for captured tensors.
-      feeds: those of them that aren't resources or variants.
+      inputs: its flat inputs, except captured tensors.
+      feeds: the inputs that aren't resources or variants.
 
     Raises:
       HasRun: TensorFlow has run the function all the same.
@@ -296,7 +296,7 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
     definition = concrete.function_def
     called_on = _called_on(context.context().device_name)
     names = list(_names_of_results(definition))
-    # Of what XLA compiles TensorFlow tells nothing, and it doesn't ask whether the call is cancelled.
+    # For XLA-compiled functions, TensorFlow reports nothing, and doesn't check whether the call is cancelled.
     is_compiled = is_compiled_by_xla(definition)
     operations = dict.fromkeys(names, called_on) if is_compiled else _placed(concrete, inputs)
     made_on = [operations[name] for name in names]
@@ -337,7 +337,7 @@ def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _attributes_as_new(here: Any) -> tuple[Any, ...]:
-    """The attributes of a call for which TensorFlow prepares the function as if it were new, and tells its graphs."""
+    """The attributes of a call for which TensorFlow prepares the function as if it were new, and reports its graphs."""
     options = here.function_call_options
     config = config_pb2.ConfigProto.FromString(options.config_proto_serialized)
     config.placement_period = next(_own_periods)
@@ -372,7 +372,8 @@ def _hand_over() -> None:
 
 
 def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
-    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't told."""
+    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't reported a
+    graph."""
     definition = concrete.function_def
     arguments = {argument.name for argument in definition.signature.input_arg}
     results = _names_of_results(definition).keys()
@@ -384,7 +385,7 @@ def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
             is_complete = results == {node.name for node in nodes if node.op == "_Retval"}
             if nodes and is_complete and arguments >= {node.name for node in nodes if node.op == "_Arg"}:
                 return {node.name: node.device for node in nodes}
-    raise errors.UnimplementedError(None, None, "TensorFlow doesn't tell where it runs the operations")
+    raise errors.UnimplementedError(None, None, "TensorFlow doesn't report where it runs the operations")
 
 
 def _names_of_results(definition: Any) -> dict[str, None]:

@@ -63,8 +63,8 @@ cdef object tensor_of(object array, int dtype):
       dtype: its type, as a number of TensorFlow's DataType.
 
     Returns:
-      The tensor, with a copy of the data. None for an array that isn't contiguous, or is of a type or rank that buffers don't
-      know or `MOST_DIMENSIONS` doesn't allow.
+      The tensor, with a copy of the data. None for an array that isn't contiguous, or whose type or rank buffers or
+      `MOST_DIMENSIONS` don't support.
     """
     cdef Py_buffer buffer
     cdef int64_t dimensions[MOST_DIMENSIONS]
@@ -197,7 +197,7 @@ cdef bint is_async() noexcept:
 cdef PyObject* scope_of_plain_thread(object context) except? NULL:
     """The name of the device of this thread's `tf.device` scope, a borrowed reference to a str; empty without a scope.
 
-    Null, without an error, if the thread doesn't execute eagerly and at once, or is watched by callbacks.
+    Null, without an error, if the thread doesn't execute eagerly and synchronously, or is observed by callbacks.
     """
     cdef const fastsup_eager_settings* settings = fastsup_eager_object_settings(<void*>context)
     if settings is NULL or not settings.is_eager or <object>settings.op_callbacks or is_async():
@@ -243,7 +243,7 @@ cdef int shape_of(void* handle, int64_t* dimensions) noexcept:
 
 
 cdef const char* memory_of(void* handle) noexcept:
-    """The name of the device in whose memory a tensor lies: the same pointer for all tensors there."""
+    """The name of the device whose memory contains a tensor: the same pointer for all its tensors."""
     return fastsup_eager_memory(handle)
 
 
@@ -332,7 +332,7 @@ cdef class EagerCallable:
 
         Raises:
           TypeError: the arguments aren't as many EagerTensors as there are feeds.
-          tf.errors.OpError: the step has failed.
+          tf.errors.OpError: the step failed.
         """
         if len(tensors) != self.input_count:
             raise TypeError(f"the step has {self.input_count} feeds, got {len(tensors)} tensors.")

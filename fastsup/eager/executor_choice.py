@@ -28,14 +28,14 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
 
     Args:
       lifted: the graph.
-      executor: the mode that was asked for.
+      executor: the requested mode.
       chosen: function that is called with the trial when it has chosen.
 
     Returns:
       The callable that runs the graph, or None if a trial decides; and that trial, or None.
 
     Raises:
-      tf.errors.UnimplementedError: the single-threaded executor was asked for, and can't run the graph.
+      tf.errors.UnimplementedError: the single-threaded executor was requested, and can't run the graph.
       tf.errors.OpError: the runtime refuses the graph.
     """
     if executor == SINGLE:
@@ -70,7 +70,7 @@ def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
-    # Of one call, nothing is left undone where it fails, and nothing else is done.
+    # A single call that fails leaves nothing undone, and does nothing else.
     return is_wanted and (lifted.is_one_xla_call or _put_effects_first(lifted.fetches) or executor != "auto")
 
 
@@ -82,14 +82,14 @@ def _has_calls_of_much(lifted: LiftedGraph) -> bool:
 
 
 def _put_effects_first(fetches: Iterable[Any]) -> bool:
-    """Lets operations with an effect run before operations that can fail, where they don't depend on them.
+    """Orders operations with an effect before operations that can fail, unless they depend on them.
 
     An operation gets to wait for an effect only if it depends already on all that can keep the effect from being done.
     No executor then does another thing than before.
 
     Args:
-      fetches: the tensors and operations that a step computes. Nothing is added to their graph if it has been put in
-        order before.
+      fetches: the tensors and operations that a step computes. Nothing is added to their graph if it is already
+        ordered.
 
     Returns:
       Whether a step that fails by the values that it gets now leaves the same state in all executors.

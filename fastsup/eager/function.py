@@ -1,4 +1,4 @@
-"""`fastsup.function`: a `tf.function` whose calls cost what the runtime costs."""
+"""`fastsup.function`: a `tf.function` whose calls cost little more than the runtime."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ tf_function: Callable[..., Any] = polymorphic_function.function
 _ARGUMENTS = inspect.signature(tf_function).parameters
 # The most seconds that lifting saves of a call, as far as it counts for what lifting has to earn first.
 _MOST_SAVED_SECS = 1e-4
-# The traces of one Python function, in all functions made of it, that are lifted at their first call in any case.
+# The traces of one Python function, across all its functions, that are always lifted at their first call.
 _LIFTS_ON_CREDIT = 4
 _OPAQUE = (dtypes.resource, dtypes.variant)
 
 
 class _Entry:
-    """What is known of a ConcreteFunction: its lifted step, or None if TensorFlow runs it.
+    """The state of a ConcreteFunction: its lifted step, or None if TensorFlow runs it.
 
     Args:
       concrete: the ConcreteFunction.
@@ -89,7 +89,7 @@ class _Entry:
         self.spent = 0.0
 
 
-_IN_TEST = "the self-test of this installation isn't over, and TensorFlow runs the function until it has passed"
+_IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow runs the function until it passes"
 
 
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
@@ -101,7 +101,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     Args:
       original: a `tf.function` or a ConcreteFunction.
       executor: the executor mode.
-      fallback: what is done if it can't be lifted: "warn", "raise" or "silent".
+      fallback: what to do if it can't be lifted: "warn", "raise" or "silent".
       earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it. None: from the
         fifth trace of one Python function on, unless lifting the earlier ones has paid.
     """
@@ -120,7 +120,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._fallback = fallback
         self._earns = earns
         self._lifting = threading.RLock()
-        # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
+        # By the identity of the ConcreteFunction; with several devices, also by the call's devices.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not_lifted = ""
         self._why_elsewhere = ""
@@ -133,19 +133,19 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself asks for names like __deepcopy__, and means this object.
+        # Python itself looks up names like __deepcopy__, for this object.
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, deep copies and pickles, which do what they do of the `tf.function`."""
+        """For copies, deep copies and pickles, which behave as for the `tf.function`."""
         return type(self), (self.original, self._executor, self._fallback, self._earns)
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         raise NotImplementedError
 
-    # TensorFlow's interface of what is saved. A class's own methods come before __getattr__.
+    # TensorFlow's interface for saving. A class's own methods come before __getattr__.
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         with OwnFrames():  # It may trace.
@@ -170,8 +170,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     def why_not_lifted(self) -> str:
         """Why the function, or the ConcreteFunction that was called last among those not lifted, isn't lifted.
 
-        If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
-        if there is no reason.
+        If nothing could be lifted in the context of all calls so far, such as under a gradient tape, it contains this
+        reason. An empty string if there is no reason.
         """
         if not self._entries:
             is_over = self._why_elsewhere == _IN_TEST and not bridge.is_testing()
@@ -180,13 +180,13 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
             return self._why_not_lifted
         return (
-            f"its calls haven't taken as long as lifting it would: {1e3 * entry.lift_secs:,.1f} ms, of which a call "
-            f"counts for {1e3 * entry.most_saved:.1f} ms at most"
+            f"its calls haven't taken as long as lifting it would: {1e3 * entry.lift_secs:,.1f} ms (a call counts for "
+            f"{1e3 * entry.most_saved:.1f} ms at most)"
         )
 
     @property
     def executor(self) -> str:
-        """The executor of the ConcreteFunction that was lifted last; before that, the one asked for."""
+        """The executor of the last lifted ConcreteFunction; before that, the requested one."""
         step = self._last_step()
         return self._executor if step is None else executor_of(step)
 
@@ -219,7 +219,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return steps[-1] if steps else None
 
     def _may_be_lifted_now(self) -> bool:
-        """Whether a call where no lifted graph could run may be lifted now. Notes the reason if not."""
+        """Whether a call in a context in which no lifted graph could run may be lifted. Notes the reason if not."""
         if globals()["bridge"] is None:
             return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
@@ -240,7 +240,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return False
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a pattern that isn't known yet."""
+        """A call of a new pattern."""
         reason = self._tracer.why_untraceable()
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
@@ -250,7 +250,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         try:
             inputs = self._tracer.inputs(concrete, args, kwargs)
         except (TypeError, ValueError) as error:
-            return self._call_tensorflow(args, kwargs, f"its arguments can't be made into tensors: {error}")
+            return self._call_tensorflow(args, kwargs, f"its arguments can't be converted to tensors: {error}")
         feeds = [value for value in inputs if value.dtype not in _OPAQUE]
         scope = scope_of_devices()
         key: tuple[Any, ...] = (id(concrete),)
@@ -292,7 +292,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return result
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-        """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
+        """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is reported."""
         call_not_lifted(self, reason)
         self._tracer.calls.tell()
         self._tracer.calls.by_tensorflow += 1
@@ -308,23 +308,23 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             types = self._tracer.types(entry.concrete, args, kwargs)
             pattern = CallPattern(args, kwargs, types, self._routes.kinds, scope_of_devices())
         except (TypeError, ValueError, AttributeError, NotImplementedError):
-            return  # No pattern describes the arguments, or an object among them says nothing of itself.
+            return  # No pattern describes the arguments, or one of them has no TraceType.
         route = Route(pattern, entry.step, boxed, entry if entry.may_be_lifted else None)
         self._add_route(route, args, kwargs)
 
     def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The error of a step with the operation that it comes from."""
+        """A step's error with the operation that raised it."""
         try:
             inputs = self._tracer.inputs(step.graph.concrete, args, kwargs)
             named = step.graph.with_operation(error, inputs)
             if self._executor == "auto" and not isinstance(error, errors_impl.OutOfRangeError):
-                # A program that goes on after such an error may meet many, and a search takes up to two seconds.
+                # A program that continues after such an error may raise many, and a search takes up to two seconds.
                 step.run_inline()
             return with_lines(named, step.graph.concrete)
         except Exception as other:
             if is_user_error(other):
                 raise
-            return error  # The error that there is says more than one of the search.
+            return error  # The original error is more useful than an error in the search.
 
     def _entry(
         self,
@@ -356,7 +356,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         """Whether TensorFlow runs the calls of a new trace until they have taken as long as lifting it."""
         if self._earns is not None:
             return self._earns
-        # A program that makes a new function of the same code for every few calls pays more than it gets.
+        # A program that creates a new function from the same code for every few calls pays more than it saves.
         calls = self._tracer.calls
         return calls.lifts >= _LIFTS_ON_CREDIT and calls.lift_secs > _MOST_SAVED_SECS * calls.lifted
 
@@ -379,7 +379,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 other.step, other.may_be_lifted = None, True
             step = self._lift(entry)
             entry.may_be_lifted = False
-            # The sequences of one that TensorFlow has run already would begin again.
+            # The random sequences of a trace that TensorFlow has already run would restart.
             if step is not None and _may_go(step):
                 entry.step = step
             self._drop_routes(entry=entry)
@@ -395,8 +395,8 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 if self._has_run_in_test and graph.keeps_random_sequences:
                     raise NotLiftable(
-                        "TensorFlow has run it during the self-test of this installation, and its random sequences "
-                        "would begin again. In the next process it is lifted"
+                        "TensorFlow ran it during the self-test of this installation, and lifting would restart its "
+                        "random sequences. The next process lifts it"
                     )
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
@@ -489,7 +489,7 @@ class LiftedConcreteFunction(Function):
         return ConcreteTracer(original)
 
 
-# TensorFlow asks for its two classes by isinstance. What it then looks up is that of the function inside.
+# TensorFlow checks for its two classes with isinstance. It then looks up the wrapped function's attributes.
 polymorphic_function.Function.register(LiftedFunction)
 concrete_function.ConcreteFunction.register(LiftedConcreteFunction)
 
@@ -510,12 +510,12 @@ def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
 
 
 def _may_go(step: LiftedStep) -> bool:
-    """Whether a step computes the same if TensorFlow goes on with it: it doesn't have its own random sequences."""
+    """Whether a step computes the same if TensorFlow takes it over, because it has no random sequences."""
     return not step.graph.keeps_random_sequences
 
 
 def executor_of(step: LiftedStep) -> str:
-    """Returns the executor mode that runs a lifted step; "auto" while its trial goes on."""
+    """Returns the executor mode that runs a lifted step; "auto" during its trial."""
     if step.trial is not None:
         return str(step.trial.executor)
     return str(step.graph.executor)
@@ -546,22 +546,22 @@ def function(
     when it is traced again. A ConcreteFunction is lifted when it is first called: its graph goes into a session
     that shares the devices of eager code, variables and all. (From the fifth one of the same Python code on, TensorFlow
     runs it first, unless lifting the earlier ones has paid.) A call under a gradient tape, in another graph or
-    in a strategy's scope is TensorFlow's own call. Where TensorFlow has several devices, operations run where it would
-    run them, and arguments and results stay on theirs.
+    in a strategy's scope is TensorFlow's own call. If TensorFlow has several devices, operations run where TensorFlow
+    would run them, and arguments and results stay on their devices.
 
     Args:
       func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
-      fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" says so
-        once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not_lifted` has the reason.
+      fallback: what to do if a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" logs the reason
+        once; "raise" raises a RuntimeError; "silent" logs nothing. `why_not_lifted` has the reason.
       **arguments: those of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python function.
 
     Returns:
       A `Function`, or a decorator that makes one.
 
     Raises:
-      TypeError: `func` isn't a function, `executor` isn't a string, or an argument is none of `tf.function`'s.
+      TypeError: `func` isn't a function, `executor` isn't a string, or an argument isn't one of `tf.function`'s.
       ValueError: `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for a
         function that is one already.
     """
@@ -579,8 +579,8 @@ def function(
         for name, value in arguments.items():
             if value is not None:
                 raise ValueError(
-                    f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
-                    "to tf.function."
+                    f"{name} must be None for {func!r}, which is already a TensorFlow function; got {value!r}. Pass "
+                    f"it to tf.function."
                 )
         original = func
     else:
@@ -591,7 +591,7 @@ def function(
 def lifted_function(
     original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
 ) -> Function:
-    """Makes a `Function` of one of TensorFlow's.
+    """Creates a `Function` from a TensorFlow function.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
@@ -602,7 +602,7 @@ def lifted_function(
     return kind(original, executor, fallback, earns)
 
 
-# An operation of which the runtime doesn't say in which function it was.
+# An operation whose function the runtime doesn't name.
 _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 

@@ -14,7 +14,7 @@ class FunctionNote:
 
     Args:
       name: the function's name.
-      executor: the mode that runs it; "auto" while its trial goes on.
+      executor: the mode that runs it; "auto" during its trial.
       seconds: seconds that a call takes, as "auto" has measured them; None if it has measured none.
       why_not_lifted: why it isn't lifted; "" for one that is.
       is_compiled: whether XLA compiles it as a whole.

@@ -1,7 +1,7 @@
 """Lifting: the graph of a ConcreteFunction becomes the graph of a session that shares the eager context's devices.
 
 The function's operations become operations of the graph itself. Its variables are the eager ones, found by the names
-of their handles. Other captured tensors come out of boxes. Its arguments are placeholders, or boxes where they are
+of their handles. Other captured tensors are read from boxes. Its arguments are placeholders, or boxes where they are
 resources or variants, which a session can't be fed.
 """
 
@@ -44,7 +44,7 @@ from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_fi
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
-# Placeholders have names that no function has: those of the arguments are kept for what stands in their place.
+# Placeholders have names that no function uses, because the arguments' names are needed for their replacements.
 _FEED = "fastsup_feed/"
 # Operations that belong to several devices or processes.
 _SEVERAL_DEVICES = ("Collective", "Nccl", "_Send", "_Recv", "Send", "Recv", "TPU", "_TPU", "Remote")
@@ -57,14 +57,14 @@ class NotLiftable(Exception):
 class LiftedGraph:
     """The graph of a ConcreteFunction, ready to be run in sessions.
 
-    TensorFlow's optimizer uses the shapes of a function's arguments. It doesn't use those of placeholders, which may be
-    fed anything. So the placeholders are replaced, when the graph is finalized, by what a function has: operations each
-    of which reads an argument by its position among the feeds of a run.
+    TensorFlow's optimizer uses the shapes of a function's arguments. It doesn't use placeholders' shapes, because any
+    value may be fed. So when the graph is finalized, the placeholders are replaced with argument operations, as in a
+    function. Each reads an argument by its position among the feeds of a run.
 
     Args:
       concrete: the ConcreteFunction.
       is_fed_by_name: whether runs may have other feeds than all placeholders in their order. The placeholders then
-        stay, each with an operation that tells its shape.
+        stay, each with an operation that sets its shape.
       placement: where TensorFlow has placed the function in a call; None if the eager context has one device, or if
         TensorFlow is to place it in a session.
       variables: the arguments that are always the same variables, by their positions among the flat inputs.
@@ -82,10 +82,10 @@ class LiftedGraph:
         that the graph reads it from.
       is_compiled_by_xla: whether XLA compiles the function, or a part of it.
       is_one_xla_call: whether XLA compiles all of it, so that the graph is one call.
-      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` begins again.
+      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` restarts.
 
     Raises:
-      NotLiftable: the function can't be lifted; the message says why.
+      NotLiftable: the function can't be lifted; the message contains the reason.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LiftedGraph:
         self.graph: ops.Graph = _ImportingGraph()
         self.outputs: list[Any]
         self.targets: list[Any]
-        # The optimizer sorts what it adds up by its names: with other names, the last bits would differ.
+        # The optimizer sorts terms of a sum by name, so with other names, the last bits would differ.
         names = [argument.name for argument in concrete.function_def.signature.input_arg]
         with self.graph.as_default():
             argument_count = len(inner.inputs) - len(inner.captures)
@@ -164,7 +164,7 @@ class LiftedGraph:
         if variable is not None and handle is None:
             raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
         device = None if self._scope is None else external.device
-        # TensorFlow doesn't tell of all variables that they are. A box for a handle can be on the host alone.
+        # TensorFlow doesn't tell of all variables that they are. A box for a handle can only be on the host.
         if handle is not None and (variable is not None or device is not None):
             return handle.in_graph(name, device is not None)
         is_copied = device is not None and external.dtype not in _OPAQUE
@@ -193,7 +193,7 @@ class LiftedGraph:
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
         outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in results]
-        # The effects alone: a call among the targets would compute unused results, too.
+        # Only the effects: a call among the targets would also compute unused results.
         return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -216,7 +216,7 @@ class LiftedGraph:
         return distinct
 
     def _flatten(self, arguments: list[Any]) -> None:
-        """Takes the functions apart that the graph calls: what they cost, change and may fail in is then seen."""
+        """Flattens the functions that the graph calls, to expose their costs, effects and possible failures."""
         operations = self.graph.get_operations()
         types = {operation.type for operation in operations} | types_in_functions(self.graph)
         if types.isdisjoint(PLAIN_CALLS) or self.is_compiled_by_xla or not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
@@ -228,16 +228,16 @@ class LiftedGraph:
         try:
             self.graph = flattened(self.graph, kept, names)
         except (errors_impl.OpError, ValueError):
-            return  # The graph as it is does the same.
+            return  # The unchanged graph does the same.
         self.feeds, self.outputs, self.targets = (
             [self.graph.as_graph_element(element.name) for element in elements]
             for elements in (self.feeds, self.outputs, self.targets)
         )
 
     def _place(self) -> None:
-        """Puts the operations on the devices on which TensorFlow runs those of the function.
+        """Places the operations on the same devices as TensorFlow does in the function.
 
-        Where it hasn't run the function yet, it places them itself, on the device of the scope if it can.
+        If it hasn't run the function yet, it places them itself, on the scope's device if possible.
         """
         known = {} if self.placement is None else self.placement.operations
         others = self._scope if self.placement is None else self.placement.only_device
@@ -254,7 +254,7 @@ class LiftedGraph:
         self.graph.finalize()
 
     def _read(self, place: int, feed: Any) -> Any:
-        """Reads an argument as a function does: by its position among what a call is given."""
+        """Reads an argument as a function does: by its position among the call's arguments."""
         attributes = {
             "T": attr_value_pb2.AttrValue(type=feed.dtype.as_datatype_enum),
             "index": attr_value_pb2.AttrValue(i=place),
@@ -352,7 +352,7 @@ class LiftedGraph:
         session = searched._session(single_threaded=True).session
         arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
         feeds = dict(zip(searched.feeds, arrays, strict=True))
-        # Nothing is run again to find out which dataset has ended.
+        # Nothing runs again to find out which dataset has ended.
         compile_ = _compile_nothing if searched is self else session._make_callable_from_options
         return self._error_sources.named(error, searched.fetches, feeds, compile_)
 
@@ -366,7 +366,7 @@ class LiftedGraph:
         return self._searchable
 
     def forget_sessions(self) -> None:
-        """Lets callables that are compiled from now on begin with new kernels, whose state is that of the beginning.
+        """Makes callables that are compiled from now on start with new kernels in their initial state.
 
         A session lives as long as one of its callables.
         """
@@ -388,9 +388,9 @@ class LiftedGraph:
 
 
 class _ImportingGraph(ops.Graph):  # type: ignore[misc]
-    """A graph that hands no operations that it imports to the importer, where there is nothing to place.
+    """A graph that passes no imported operations to the importer, if there is nothing to place.
 
-    The importer asks each for its colocation, by an error that it catches: a fifth of what lifting takes.
+    The importer checks the colocation of each by catching an error, which takes a fifth of the lifting time.
     """
 
     adds_in_place = False
@@ -401,7 +401,8 @@ class _ImportingGraph(ops.Graph):  # type: ignore[misc]
 
 
 def _dismantles(lifted: LiftedGraph, graph: ops.Graph) -> Any:
-    """Has a graph go with its object, and not when Python next looks for cycles: perhaps a hundred graphs later."""
+    """Deletes a graph with its object, instead of at Python's next search for cycles, perhaps a hundred graphs
+    later."""
     finalizer = weakref.finalize(lifted, ops.dismantle_graph, graph)
     finalizer.atexit = False
     return finalizer
@@ -418,7 +419,7 @@ def _compile_nothing(options: Any) -> Any:
 
 
 def _replace(tensor: Any, other: Any) -> None:
-    """Puts a tensor in the place of another one, and its operation where others wait for that of the other one."""
+    """Replaces a tensor with another one, also in the control dependencies on its operation."""
     for operation in tensor.consumers():
         for place, taken in enumerate(operation.inputs):
             if taken is tensor:
@@ -442,7 +443,7 @@ def _remove_nodes(graph_def: Any, names: set[str]) -> None:
 
 
 def _definitions(concrete: Any) -> list[Any]:
-    """The FunctionDefs of a ConcreteFunction and of what it calls."""
+    """The FunctionDefs of a ConcreteFunction and of the functions that it calls."""
     return [concrete.function_def, *function_defs(concrete.graph)]
 
 
@@ -457,14 +458,14 @@ def keeps_random_sequences(concrete: Any) -> bool:
 
 
 def check_liftable(concrete: Any) -> None:
-    """Raises NotLiftable where lifting would change what a function does.
+    """Raises NotLiftable if lifting would change a function's behavior.
 
     Args:
       concrete: the ConcreteFunction.
     """
     inner = concrete.graph
     if getattr(inner, "deferred_external_captures", ()) or any(callable(value) for value in concrete._captured_inputs):
-        raise NotLiftable("it captures values that are computed again in each call")
+        raise NotLiftable("it captures values that are recomputed in each call")
     external = [tensor for tensor, _ in inner.captures]
     captured = concrete.captured_inputs
     if len(captured) != len(external) or any(a is not b for a, b in zip(captured, external, strict=True)):
@@ -528,7 +529,7 @@ class BoxVariable:
 class _Variable(OfEagerContext):
     """The variable of a box, which goes with this object."""
 
-    # Variables that couldn't be deleted where the garbage collector ran. The next one that is made deletes them.
+    # Variables that couldn't be deleted in the garbage collector's context. The next one that is made deletes them.
     _left: list[_Variable] = []  # noqa: RUF012
 
     def __init__(self, handle: Any, device: str) -> None:
@@ -562,7 +563,7 @@ class _Variable(OfEagerContext):
 
 
 _MOST_GRAPHS = 512
-# What a lifted graph takes, besides TensorFlow's trace of it, which takes about twice as much: measured.
+# The measured memory of a lifted graph, without TensorFlow's trace, which takes about twice as much.
 _BYTES_OF_A_GRAPH, _BYTES_OF_AN_OPERATION = 50_000, 10_000
 # What lifting takes: measured on traces of 11 to 20,000 operations.
 _SECS_OF_A_LIFT, _SECS_OF_AN_OPERATION = 8e-3, 2e-4
@@ -586,7 +587,7 @@ class LiftLimit:
         self._most_bytes = int(_SHARE_OF_MEMORY * _machine_bytes()) if most_bytes is None else most_bytes
 
     def why_full(self, concrete: Any, lifted: int) -> str:
-        """Tells why a trace isn't to be lifted.
+        """Returns why a trace shouldn't be lifted.
 
         Args:
           concrete: the ConcreteFunction.
@@ -596,7 +597,7 @@ class LiftLimit:
           The reason; an empty string if there is room for it.
         """
         if lifted >= self._most_graphs:
-            return f"{lifted} of its traces are lifted already, which is the limit"
+            return f"{lifted} of its traces are already lifted, which is the limit"
         taken = sum(list(_bytes_of_steps.values()))
         if taken + _graph_bytes(concrete) > self._most_bytes:
             return (

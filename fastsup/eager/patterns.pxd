@@ -42,7 +42,7 @@ cdef class ArrayPattern(ConvertedPattern):
     cdef object array_dtype
     # Texts of any length have one type in TensorFlow.
     cdef bint holds_texts
-    # Whether the tensor is a copy of the array as it is, in the host's memory.
+    # Whether the tensor is an unconverted copy of the array, in the host's memory.
     cdef bint is_copied
 
 
@@ -85,7 +85,7 @@ cdef class DictPattern(Pattern):
 
 cdef class TracedPattern(Pattern):
     cdef object kind
-    # The TraceType. Values whose type is a subtype of it fit; if it isn't open, those alone that have this type.
+    # The TraceType. Values whose type is a subtype of it match; if it isn't open, only values of this type.
     cdef object known
     cdef bint is_open
     cdef int place
@@ -112,7 +112,7 @@ cdef class CallPattern:
     cdef readonly str scope
     # Patterns of calls that fit this one, but go to another trace.
     cdef tuple rivals
-    # Weak references to the objects that the pattern knows by identity. Once one is gone, no call fits.
+    # Weak references to the objects that the pattern compares by identity. When one is deleted, no call matches.
     cdef readonly tuple objects
     cdef readonly bint is_open
 

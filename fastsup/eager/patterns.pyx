@@ -1,8 +1,8 @@
 """Patterns of calls and of their arguments: whether a call goes to the same graph, and which tensors of it are fed.
 
 A pattern is as fine as TensorFlow's own rules of retracing, or finer: two calls that fit one pattern would be given the
-same ConcreteFunction. It is made from what TensorFlow knows of the arguments (its TraceTypes). Where a trace has open
-dimensions, so has its pattern. What no pattern describes is left to TensorFlow's look-up.
+same ConcreteFunction. It is created from TensorFlow's types of the arguments (its TraceTypes). If a trace has open
+dimensions, so does its pattern. What no pattern describes is left to TensorFlow's look-up.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -34,7 +34,7 @@ cdef object ndarray = np.ndarray
 cdef object convert = ops.convert_to_tensor
 cdef object from_value = trace_type.from_value
 cdef object flatten = nest.flatten
-# What the conversion of a value to a tensor raises. TensorFlow's call raises it again.
+# Errors from the conversion of a value to a tensor. TensorFlow's call raises it again.
 cdef tuple CONVERSION_ERRORS = (TypeError, ValueError, OverflowError, errors_impl.OpError)
 
 
@@ -48,7 +48,7 @@ cdef inline uint64_t address(object value) noexcept:
 
 
 cdef class Pattern:
-    """What one argument, or a part of it, must be."""
+    """The pattern of one argument, or of a part of it."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         """Whether a value fits. Nothing is converted here: another part may not fit.
@@ -65,7 +65,7 @@ cdef class Pattern:
 
         Args:
           value: the value.
-          tensors: takes the handles of the tensors that are made of it.
+          tensors: receives the handles of the tensors created from it.
 
         Returns:
           What must live until the end of the call; None if the value doesn't fit after all.
@@ -73,7 +73,7 @@ cdef class Pattern:
         raise NotImplementedError
 
     cdef uint64_t digest(self, object value, dict kinds) except? 0:
-        """A number that is the same for values that fit the same pattern without open dimensions, and seldom for others.
+        """A number that is equal for values that match the same pattern without open dimensions, and rarely for others.
 
         Args:
           value: a value of the type for which the pattern was made.
@@ -282,7 +282,7 @@ cdef class FieldsPattern(Pattern):
 
 
 cdef class FlattenedPattern(Pattern):
-    """An object, a dataclass as a rule, that says itself which parts it has, by `__tf_flatten__`."""
+    """An object, usually a dataclass, that lists its parts with `__tf_flatten__`."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind:
@@ -313,7 +313,7 @@ cdef class DictPattern(Pattern):
 
 
 cdef class TracedPattern(Pattern):
-    """Any other value: what TensorFlow itself knows of it is compared. Ragged and sparse tensors, extension types."""
+    """Any other value, compared by its TraceType. Ragged and sparse tensors, extension types."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind:
@@ -371,10 +371,12 @@ cdef class CallPattern:
       types: the CallTypes of the trace that the call goes to.
       kinds: takes a pattern for each type of value, for `digest_of_call`.
       scope: the device of the `tf.device` scope that the call is in, an empty string outside of one, where TensorFlow has
-        several devices; None where it has one. With several, the tensors of a call must lie where those of this one do.
+        several devices; None where it has one. With several, the tensors of a call must be on the same devices as this
+        one's.
 
     Attributes:
-      objects: weak references to the objects that it knows by identity. Once one of them is gone, no call fits.
+      objects: weak references to the objects that it compares by identity. When one of them is deleted, no call
+        matches.
       is_open: whether calls of several shapes, or of several values that are converted, fit.
 
     Raises:
@@ -471,7 +473,7 @@ class _NeverFits(TypeError):
 
 
 def _rivals(args, kwargs, types):
-    """The patterns of the traces that TensorFlow prefers where they fit."""
+    """The patterns of the traces that TensorFlow prefers if they match."""
     for one in types:
         try:
             yield CallPattern(args, kwargs, one, {})
@@ -489,8 +491,8 @@ class _PatternMaker:
 
     Args:
       kinds: takes a pattern for each type of value.
-      is_exact: whether the patterns have the shapes of the values rather than those of the trace.
-      has_devices: whether the patterns tell on which devices the tensors are.
+      is_exact: whether the patterns have the values' shapes instead of the trace's.
+      has_devices: whether the patterns include the tensors' devices.
     """
 
     def __init__(self, kinds, is_exact, has_devices):
@@ -609,7 +611,7 @@ class _PatternMaker:
         return place
 
     def _object(self, value, kind):
-        """The pattern of an object that TensorFlow knows by its identity, or whose TraceType stays."""
+        """The pattern of an object that TensorFlow compares by identity, or whose TraceType is constant."""
         cdef ObjectPattern known
         cdef EqualPattern equal
         if not _may_take(kind, value):
@@ -655,19 +657,19 @@ def _address_of_memory(tensor):
 
 
 def _is_plain_namedtuple(kind):
-    """Whether a type is a namedtuple whose items are what its fields are."""
+    """Whether a type is a namedtuple whose items equal its fields."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__iter__ is tuple.__iter__ and (
         kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
     )
 
 
 def _is_compared(value):
-    """Whether an object is equal to others, as its class says."""
+    """Whether an object's class defines equality."""
     return type(value).__eq__ is not object.__eq__ and not hasattr(value, "__wrapped__")
 
 
 def _may_take(kind, value):
-    """Whether a trace takes an object where it has a TraceType."""
+    """Whether a trace accepts an object for a TraceType."""
     if isinstance(value, resource_variable_ops.BaseResourceVariable):
         return value.shape.is_subtype_of(kind.shape) and value.dtype == kind.dtype
     return not isinstance(kind, type_spec.TypeSpec) or from_value(value).is_subtype_of(kind)

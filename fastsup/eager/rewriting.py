@@ -13,7 +13,7 @@ from tensorflow.python.grappler import cluster, tf_optimizer
 
 from fastsup.runtime.graph.operations import PLAIN_CALLS
 
-# Names that TensorFlow gives to what it puts before the body of a function.
+# Names of the operations that TensorFlow adds before the body of a function.
 _IS_ARGUMENT = re.compile(r"Func/.*/input/_\d+$")
 _IS_WAIT = re.compile(r"Func/.*/input_control_node/_\d+$")
 
@@ -23,7 +23,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
 
     Args:
       graph: a graph, all of which is on the first CPU device.
-      kept: names of the tensors and operations that keep their names. What none of them needs may be left out.
+      kept: names of the tensors and operations that keep their names. Operations that none of them needs may be
+        dropped.
       arguments: names of the operations that are arguments of the graph, without resources and variants.
 
     Returns:
@@ -42,13 +43,14 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.append("function")
     rewrites.min_graph_nodes = -1  # No graph is too small.
-    # Left alone, the optimizer would open the devices of this machine once more to ask for their properties.
+    # Otherwise the optimizer would open this machine's devices again to read their properties.
     cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
     cpu.properties.type = "CPU"
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))
     _release_effects(optimized)
     _pass_arguments_by(optimized, set(arguments))
-    # The session shares the eager context's functions: those that are left, and what they call, must be the same.
+    # The session shares the eager context's functions, so the remaining ones, and the functions that they call, must be
+    # unchanged.
     library = graph_def.library
     names = {body.signature.name for body in library.function}
     library.function.extend(body for body in optimized.library.function if body.signature.name not in names)
@@ -60,9 +62,9 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
 
 
 def _set_waits_apart(nodes: Any) -> None:
-    """Where a call waits for an operation whose result it takes too, lets it wait for another operation in between.
+    """If a call waits for an operation whose result it also uses, makes it wait for an operation in between.
 
-    Such a wait is one that the program, or the order of what it changes, asks for. `_release_effects` must not drop it.
+    The program, or the order of its effects, requires such a wait. `_release_effects` must not drop it.
     """
     for node in [node for node in nodes if node.op in PLAIN_CALLS]:
         sources = {"^" + name.split(":")[0] for name in node.input}
@@ -73,9 +75,10 @@ def _set_waits_apart(nodes: Any) -> None:
 
 
 def _release_effects(graph_def: Any) -> None:
-    """Lets what was in a function run without waiting for those of the function's arguments that it doesn't use.
+    """Lets operations from a function run without waiting for arguments that they don't use.
 
-    The optimizer lets all of it wait for all arguments. When TensorFlow runs a function of functions, this gets lost.
+    The optimizer makes all of them wait for all arguments. When TensorFlow runs a function of functions, this gets
+    lost.
     """
     sources: dict[str, set[str]] = {}
     for node in graph_def.node:
@@ -93,8 +96,8 @@ def _release_effects(graph_def: Any) -> None:
 def _pass_arguments_by(graph_def: Any, arguments: set[str]) -> None:
     """Lets operations of a function take arguments of the whole graph themselves, and not copies of them.
 
-    TensorFlow's optimizer orders sums by the names of their terms, and a copy has another name. What waits for the
-    copies, since it has an effect, waits for what they have waited for.
+    TensorFlow's optimizer orders sums by the names of their terms, and a copy has another name. Operations that wait
+    for the copies, because they have an effect, then wait for the copies' predecessors.
     """
     copied: dict[str, tuple[str, list[str]]] = {}
     for node in graph_def.node:
@@ -124,10 +127,10 @@ def _is_stateful(op_type: str) -> bool:
     return definition is None or definition.is_stateful
 
 
-# Random numbers of `tf.random.stateless_*`, and so those of Keras, begin with a key that is computed from the seed
-# (`StatelessRandomGetKeyCounter`). XLA's compiler for the CPU puts that into the loop over the numbers, and computes
-# the key again for each of them: 16,384 numbers took 11 ms in place of 0.4 (TensorFlow 2.21). An optimization barrier
-# after the key keeps it out.
+# Random numbers of `tf.random.stateless_*`, and so Keras's, start with a key that is computed from the seed
+# (`StatelessRandomGetKeyCounter`). XLA's compiler for the CPU moves that into the loop over the numbers, and recomputes
+# the key for each of them: 16,384 numbers took 11 ms instead of 0.4 (TensorFlow 2.21). An optimization barrier after
+# the key keeps it out.
 
 _KEY = "StatelessRandomGetKeyCounter"
 _OUTPUTS = ("key", "counter")
@@ -140,7 +143,7 @@ def add_functions(concrete: Any, definitions: Iterable[Any], graph: Any) -> str:
 
     Args:
       concrete: the ConcreteFunction.
-      definitions: its FunctionDef, and those of what it calls.
+      definitions: the FunctionDefs of it and of the functions that it calls.
       graph: the `tf.Graph`, which is the default graph.
 
     Returns:

@@ -117,7 +117,7 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 
 def main() -> None:
-    """Opens the bridge, runs the test, and reports the verdict: none if the machine is at fault, or a signal comes."""
+    """Opens the bridge, runs the test, and reports the result; none if the machine is at fault, or on a signal."""
     # A crash is an outcome like others.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The other devices of this machine aren't the question.

@@ -28,7 +28,7 @@ _MOST_RIVALS = 8
 
 @dataclass(frozen=True)
 class ArgumentType:
-    """What a trace takes as one argument.
+    """One argument of a trace.
 
     Args:
       kind: TensorFlow's TraceType of it.
@@ -43,15 +43,15 @@ class ArgumentType:
 
 @dataclass
 class CallTypes:
-    """What a trace takes as the arguments of a call.
+    """A trace's arguments in a call.
 
     Args:
       positional: for each positional argument.
       keywords: for each keyword argument, by its name.
       defaults: pairs of the value of a parameter that the call leaves out, and its type.
       feeds: number of tensors that are fed.
-      rivals: the same of other traces that TensorFlow prefers in calls that they take. None if they aren't known or are
-        too many: the types then hold for a call with the same shapes alone.
+      rivals: the arguments of other traces, which TensorFlow prefers in calls that they accept. None if they are
+        unknown or too many: the types then apply only to calls with the same shapes.
     """
 
     positional: list[ArgumentType]
@@ -76,7 +76,7 @@ class ConcreteTracer:
         self.calls: CallCount = CallCount(None)
 
     def why_untraceable(self) -> str:
-        """Returns why TensorFlow can't be asked for a trace; an empty string if it can."""
+        """Returns why TensorFlow can't provide a trace; an empty string if it can."""
         return ""
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any, Any, bool]:
@@ -87,12 +87,12 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Returns:
-          Whether the function has run, and what it has returned; the ConcreteFunction, and whether it was traced now.
+          Whether the function has run, and its result; the ConcreteFunction, and whether this call traced it.
         """
         return False, None, self._function, False
 
     def told(self, is_new: bool) -> None:
-        """Counts a call that has ended well, for TensorFlow's warning about retracing.
+        """Counts a successful call, for TensorFlow's warning about retracing.
 
         Args:
           is_new: whether the call has traced.
@@ -116,8 +116,8 @@ class ConcreteTracer:
     def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of a call in the order of the function's inputs, as TensorFlow finds them.
 
-        A ConcreteFunction has two signatures: that of the Python function, and one that has a tensor for each input.
-        One that was made of a graph has the second alone. One of `wrap_function` takes what it was traced with.
+        A ConcreteFunction has two signatures: the Python function's, and one with a tensor for each input. One created
+        from a graph has only the second. One from `wrap_function` takes the arguments of its trace.
         """
         if _is_wrapped(concrete):
             return _of_wrapped(concrete, args, kwargs)
@@ -129,7 +129,7 @@ class ConcreteTracer:
             return _of_flat_signature(concrete, args, kwargs)
 
     def types(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
-        """Returns what a call's trace takes as its arguments.
+        """Returns the arguments of a call's trace.
 
         Args:
           concrete: the ConcreteFunction.
@@ -220,7 +220,7 @@ class FunctionTracer(ConcreteTracer):
             return self._function._get_concrete_function_garbage_collected(*args, **kwargs)
 
     def told(self, is_new: bool) -> None:
-        """Counts a call that has ended well, for TensorFlow's warning about retracing."""
+        """Counts a successful call, for TensorFlow's warning about retracing."""
         if is_new:
             self.calls.tell()
             function = self._function
@@ -231,17 +231,17 @@ class FunctionTracer(ConcreteTracer):
             self.calls.add()
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
-        """Traces a function that wasn't called before, and initialises the variables that it creates.
+        """Traces a function that wasn't called before, and initializes the variables that it creates.
 
-        TensorFlow does this in a first call, which is stopped before the function runs. Where TensorFlow can initialise
-        the variables by running the function alone, the function has run.
+        TensorFlow does this in a first call, which is stopped before the function runs. If TensorFlow can only
+        initialize the variables by running the function, the function has run.
 
         Args:
           args: the positional arguments.
           kwargs: the keyword arguments.
 
         Returns:
-          Whether the function has run, and what it has returned.
+          Whether the function has run, and its result.
         """
         if self._is_traced():
             return False, None
@@ -271,14 +271,12 @@ class FunctionTracer(ConcreteTracer):
                 del function._initialize, function._initialize_uninitialized_variables
 
     def why_untraceable(self) -> str:
-        """Returns why TensorFlow can't be asked for a trace; an empty string if it can."""
+        """Returns why TensorFlow can't provide a trace; an empty string if it can."""
         function = self._function
         if function._created_variables and function._no_variable_creation_config is None:
             with function._lock:  # TensorFlow holds it while it traces for the first time.
                 if function._no_variable_creation_config is None:
-                    return (
-                        "its first trace has failed after it had made a variable, and TensorFlow doesn't trace it again"
-                    )
+                    return "its first trace failed after creating a variable, and TensorFlow doesn't retrace it"
         return ""
 
     def _is_traced(self) -> bool:
@@ -297,7 +295,7 @@ class FunctionTracer(ConcreteTracer):
         """Those that were made earlier, take arguments of the same structure, and have shapes in common with it.
 
         TensorFlow takes the narrowest trace that fits, and the first one if none is narrower than the others. A later
-        trace is made for calls alone that no trace fits, so it takes none from this one.
+        trace is created only for calls that no trace matches, so it takes no calls from this one.
         """
         cache = self._function._variable_creation_config.function_cache
         with self._function._lock:  # TensorFlow holds it while it adds a trace.
@@ -339,7 +337,7 @@ def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
     feed = 0
 
     def place(parameter: Any) -> str:
-        """By the order of TensorFlow's flat inputs: those by keyword alone come last, sorted by name."""
+        """In the order of TensorFlow's flat inputs: keyword-only inputs come last, sorted by name."""
         return str(parameter.name) if parameter.kind is parameter.KEYWORD_ONLY else ""
 
     for parameter in sorted(traced.parameters.values(), key=place):
@@ -389,12 +387,12 @@ def _of_structure(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _is_wrapped(concrete: Any) -> bool:
-    """True for a function of `wrap_function`, which is called by its inputs alone."""
+    """True for a function from `wrap_function`, which accepts only its inputs."""
     return concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction)
 
 
 def _types_of_inputs(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
-    """What a ConcreteFunction takes as the arguments of a call that passes a tensor for each input."""
+    """A ConcreteFunction's arguments in a call that passes a tensor for each input."""
     inputs = concrete.graph.inputs[: len(concrete.graph.inputs) - len(concrete.graph.captures)]
     names = [function_types.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords or ()]
     signature = getattr(concrete, "_signature", None) or [None] * len(inputs)

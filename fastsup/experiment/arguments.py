@@ -78,9 +78,7 @@ def check_seconds(**arguments: Any) -> None:
             continue
         if not isinstance(value, Real) or value == math.inf:
             raise ValueError(f"`{name}` must be a number of seconds, 0 or more. Got {value!r}.")
-        warning = doubt_about(
-            f"`{name}`", value, "nothing is waited for", "nothing is waited for", "experiment-and-tfcontrib"
-        )
+        warning = doubt_about(f"`{name}`", value, "no wait", "no wait", "experiment-and-tfcontrib")
         if warning is not None:
             logging.warning(warning)
 
@@ -98,7 +96,7 @@ def check_steps(positive: bool, **arguments: Any) -> None:
         if positive and value <= 0:
             raise ValueError(f"`{name}` must be positive. Got {value!r}.")
         if not positive and value < 0:
-            logging.warning("`%s`=%r is negative, and taken for 1. Pass 0 for none.", name, value)
+            logging.warning("`%s`=%r is negative, and treated as 1. Pass 0 for none.", name, value)
 
 
 def _is_hook_or_monitor(value: Any) -> bool:

@@ -48,7 +48,7 @@ def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[s
             raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
         if hparams is not None:
             raise ValueError(
-                "Must set `hparams` as None for `experiment_fn` with `output_dir`. With `run_config` it gets them."
+                "Must set `hparams` as None for `experiment_fn` with `output_dir`. With `run_config` it gets hparams."
             )
         return {"output_dir": output_dir}
     if not getattr(run_config, "model_dir", None):

@@ -24,7 +24,7 @@ def output_key(request: Any) -> Any:
     try:
         hash(request)
     except TypeError:
-        # A tensor under TensorFlow 2 behaviour.
+        # A tensor under TensorFlow 2 behavior.
         return request.name
     return request
 

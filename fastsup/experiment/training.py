@@ -125,7 +125,7 @@ class WaitForStepHook(GlobalStepWaiterHook):
 
     def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
         if self._watcher.chief_has_ended():
-            logging.info("Training has ended at step %d: this worker ends too.", step)
+            logging.info("Training ended at step %d: this worker also ends.", step)
             run_context.request_stop()
             return False
         now = time.monotonic()
@@ -135,9 +135,9 @@ class WaitForStepHook(GlobalStepWaiterHook):
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"The global step has stayed at {step} for {unchanged_secs:.0f} s, while this worker waited for "
-                f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._timeout_secs} says "
-                "for how long to wait; delay_workers_by_global_step=False doesn't wait for a step.",
+                f"The global step was {step} for {unchanged_secs:.0f} s, while this worker waited for "
+                f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._timeout_secs} is "
+                "the time limit; delay_workers_by_global_step=False doesn't wait for a step.",
             )
         return True
 

@@ -1,4 +1,4 @@
-"""Keras models whose fit, evaluate and predict run their steps as `fastsup.function` does, and what these spend."""
+"""Accelerates the fit, evaluate and predict of Keras models, and profiles them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ except ModuleNotFoundError as _error:
     if _error.name != "keras":
         raise
     raise ModuleNotFoundError(
-        "fastsup.keras needs Keras 3, which isn't installed. Install it: pip install 'keras>=3'. The extras of fastsup "
-        "with TensorFlow bring it too, such as 'fastsup[cpu]'.",
+        "fastsup.keras needs Keras 3, which isn't installed. Install it: pip install 'keras>=3'. fastsup's TensorFlow "
+        "extras, such as 'fastsup[cpu]', also install it.",
         name="keras",
     ) from None
 

@@ -31,23 +31,23 @@ __all__ = ["Acceleration", "accelerate", "accelerate_model", "acceleration_of"]
 
 # TensorFlow's own outside of the scope of any other. (`get_strategy` returns the strategy of the scope.)
 _NO_STRATEGY = type(distribute_lib._get_default_strategy())
-# Those of one process without collective operations of several devices.
+# Strategies in one process, without collective operations on several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
-# A profiler reads it, too.
+# A profiler also reads it.
 #: Why a function that is lifted as a whole makes no steps ahead.
-NOT_KERAS = "the function isn't one that Keras makes, or is that of a Keras before 3.7"
+NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
 class _MakeLifted:
-    """Stands in the place of a model's method that makes a function.
+    """Replaces a model's method that creates a function.
 
     Args:
       acceleration: the acceleration of the model.
       kind: "train", "test" or "predict".
       model: the model.
-      original: the method of the model's class, or what the program has put in its place.
+      original: the method of the model's class, or the program's replacement.
     """
 
     def __init__(self, acceleration: Acceleration, kind: str, model: Any, original: Callable[..., Any]) -> None:
@@ -61,7 +61,7 @@ class _MakeLifted:
           force: whether to make it again if there is one.
 
         Returns:
-          The function that there is; None if it has been made now.
+          The existing function; None if it was created by this call.
         """
         model, attribute = self._model, f"{self._kind}_function"
         if getattr(model, attribute) is not None and not force:
@@ -73,14 +73,14 @@ class _MakeLifted:
 
 
 class Acceleration:
-    """What `accelerate` has made of a model.
+    """The state of an accelerated model.
 
     Args:
       model: the model.
       executor: the executor mode.
-      fallback: what is done where a function can't be lifted.
+      fallback: what to do if a function can't be lifted.
       fuse: whether steps are made ahead, as for `accelerate`.
-      earns: whether functions are lifted only once that has been earned, as for `lifted_function`.
+      earns: whether functions are lifted only when that pays off, as for `lifted_function`.
     """
 
     def __init__(self, model: Any, executor: str, fallback: str, fuse: str, earns: bool) -> None:
@@ -159,7 +159,7 @@ class Acceleration:
         return ModelFunction(lifted, kind, self.fuse, self.why_not_fused(model), name)
 
     def _check_always_fused(self, kind: str, model: Any, lifted: Any) -> None:
-        """Reports a function that can't run many steps in a call, if the program has asked for that."""
+        """Reports a function that can't run many steps in one call, if the program requires it."""
         can = isinstance(lifted, LiftedStepFunction | LiftedPredictFunction)
         reason = self.why_not_fused(model) or ("" if can else NOT_KERAS)
         if self.fuse != "always" or not reason:
@@ -168,12 +168,12 @@ class Acceleration:
         if model.jit_compile is not True:
             text += " Call model.compile(..., jit_compile=True)."
         if self.fallback == "raise":
-            raise RuntimeError(f'{text} fuse="auto" runs its steps one by one.')
+            raise RuntimeError(f'{text} fuse="auto" runs its steps one at a time.')
         if self.fallback == "warn":
-            logging.warning("%s Its steps run one by one.", text)
+            logging.warning("%s Its steps run one at a time.", text)
 
     def why_not_fused(self, model: Any) -> str:
-        """Why no function of the model makes many steps in a call. An empty string if one may.
+        """The reason why no function of the model runs many steps in one call. An empty string if one may.
 
         Args:
           model: the model.
@@ -183,14 +183,14 @@ class Acceleration:
         if model.jit_compile is not True:
             return "XLA doesn't compile the model: jit_compile isn't True"
         if model.steps_per_execution > 1:
-            return f"Keras makes {model.steps_per_execution} steps in a call itself (steps_per_execution)"
+            return f"Keras itself runs {model.steps_per_execution} steps per call (steps_per_execution)"
         if scope_of_devices() is not None:
             return "TensorFlow has several devices"
         return ""
 
 
 def _plain(method: Any) -> Any:
-    """A method of Keras's, without what a profiler puts in its place."""
+    """A Keras method, without a profiler's replacement."""
     return getattr(method, RECORDS_METHOD, method)
 
 
@@ -217,13 +217,13 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
     Args:
       model: a `keras.Model` on the backend "tensorflow".
       executor: as in `fastsup.function`.
-      fallback: what is done where a function can't be lifted, and Keras has to run it: "warn" says so once, with the
-        reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason. The same
-        is done if fuse="always" can't have an effect.
-      fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) make many
-        steps in one compiled call where no callback looks at each batch, if a trial by time says that this is faster.
-        "always": without a trial. "never": one step after the other. A callback that needs the model after every Nth
-        batch of an epoch alone says so by an attribute `batch_freq`.
+      fallback: what to do if a function can't be lifted, and Keras has to run it: "warn" logs the reason once; "raise"
+        raises a RuntimeError; "silent" logs nothing. `fastsup.keras.report` has the reason. The same is done if
+        fuse="always" can't have an effect.
+      fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) run many steps
+        in one compiled call if no callback inspects each batch and a timing trial shows that this is faster. "always":
+        without a trial. "never": one step after the other. A callback that needs the model only after every Nth batch
+        of an epoch sets the attribute `batch_freq`.
 
     Returns:
       The model.
@@ -244,7 +244,7 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
         raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.{remedy}")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
+            f"model must use the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
             "KERAS_BACKEND=tensorflow before Keras is imported."
         )
     accelerate_model(model, executor, fallback, fuse)
@@ -258,7 +258,7 @@ def accelerate_model(
 
     Args:
       model, executor, fallback, fuse: as for `accelerate`.
-      earns: whether functions are lifted only once that has been earned, as for `lifted_function`.
+      earns: whether functions are lifted only when that pays off, as for `lifted_function`.
     """
     if fallback != "raise":
         # The first steps of an installation don't wait for it.

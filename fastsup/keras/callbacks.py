@@ -1,4 +1,4 @@
-"""Which callbacks look at a model between two batches, and what they read there."""
+"""Determines which callbacks inspect a model between two batches, and what they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "reads_logs",
 ]
 
-# Of these, batch methods read the logs of the batch alone.
+# The batch methods of these callbacks read only the batch's logs.
 _READ_LOGS = (
     keras.callbacks.ProgbarLogger,
     keras.callbacks.TerminateOnNaN,
@@ -37,7 +37,7 @@ _NO_METHOD = keras.callbacks.Callback.on_batch_begin
 
 
 if TYPE_CHECKING:
-    KerasCallback = object  # Keras's classes have no known type.
+    KerasCallback = object  # Keras's classes are untyped.
 else:
     KerasCallback = keras.callbacks.Callback
 
@@ -96,7 +96,7 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
 
 
 def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
-    """The name of a callback that may look at the model after each batch, or change it; "" if there is none.
+    """The name of a callback that may inspect or change the model after each batch; "" if there is none.
 
     Args:
       callbacks: the callbacks.
@@ -114,10 +114,10 @@ def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
 
 
 def batches_until_look(callbacks: Iterable[Any], kind: str, batch: int) -> int | None:
-    """How many batches there are until a callback looks at the model; None if none will.
+    """Number of batches until a callback inspects the model; None if none will.
 
     Args:
-      callbacks: the callbacks, none of which looks after each batch.
+      callbacks: the callbacks, none of which inspects each batch.
       kind: "train", "test" or "predict".
       batch: the number of the coming batch in its epoch, from 0 on.
     """
@@ -133,7 +133,7 @@ def batches_until_look(callbacks: Iterable[Any], kind: str, batch: int) -> int |
 
 
 def _batch_freq(callback: Any) -> int:
-    """After how many batches each a callback looks at the model: its attribute `batch_freq`, else each."""
+    """Number of batches between two inspections of the model by a callback: its attribute `batch_freq`, or 1."""
     frequency = getattr(callback, "batch_freq", 1)
     if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
         raise ValueError(
@@ -143,7 +143,7 @@ def _batch_freq(callback: Any) -> int:
 
 
 def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
-    """Whether a callback may read the logs of each batch: also one that looks at the model after every Nth alone.
+    """Whether a callback may read the logs of each batch, even if it inspects the model only after every Nth batch.
 
     Args:
       callbacks: the callbacks.

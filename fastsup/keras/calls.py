@@ -48,7 +48,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
     signature = inspect.signature(method)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        # Looked up now: while a profiler is on, Keras's method is another one.
+        # Looked up at each call, because an active profiler replaces Keras's method.
         return getattr(keras.Model, name)(method.__self__, *args, **kwargs)
 
     @functools.wraps(method)
@@ -60,7 +60,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return call(*args, **kwargs)  # Which says what is wrong.
+            return call(*args, **kwargs)  # Keras reports the mistake.
         bound.apply_defaults()
         given = bound.arguments
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
@@ -80,7 +80,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 
 
 def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `predict` returns of one array that is one batch, where nothing looks at the call; None for any other call.
+    """The result of `predict` for one array that is one batch, if nothing inspects the call; None for any other call.
 
     Programs that act and learn call it for each action: adapters, iterators and callback lists take most of the time.
     """
@@ -100,7 +100,7 @@ def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwa
         return None
     if getattr(
         model, "stop_predicting", True
-    ):  # Keras's models look at each assignment, which takes longer than a step.
+    ):  # Keras's models track each attribute assignment, which takes longer than a step.
         model.stop_predicting = False
     outputs = function.lifted.on_data(x.astype(keras.config.floatx()))
     # New arrays of the caller's, as Keras makes them.
@@ -110,7 +110,7 @@ def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwa
 
 
 def is_replaced(method: Any) -> bool:
-    """Returns True for what `replaced_method` has made."""
+    """Returns True for a function created by `replaced_method`."""
     return hasattr(method, "_fastsup_original")
 
 
@@ -127,7 +127,7 @@ def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: 
         try:
             _split(given)
         except Exception:
-            return []  # Keras says what is wrong.
+            return []  # Keras reports the mistake.
     replaced = []
     if not _inputs.is_adapter(given.get("x")) and acceleration.make_function(kind) is not None:
         options = {"shuffle": given.get("shuffle", False), "class_weight": given.get("class_weight")}
@@ -172,7 +172,7 @@ def _call_of(model: Any, kind: str, given: dict[str, Any], steps: int | None) ->
 
 
 def _call_in_turn(given: dict[str, Any], dropped: DroppedInterrupt) -> None:
-    """Adds a `CallInTurn`, unless a callback asks to be called from a thread."""
+    """Adds a `CallInTurn`, unless a callback requests calls from a thread."""
     callbacks = given.get("callbacks")
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return
@@ -196,5 +196,5 @@ def _validation(given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
     try:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     except ValueError:
-        return None  # Keras says what is wrong.
+        return None  # Keras reports the mistake.
     return x, y, sample_weight

@@ -1,4 +1,4 @@
-"""The input of a call of `fit`, `evaluate` or `predict`: Keras's adapter of it, with iterators of ours."""
+"""The input of a call of `fit`, `evaluate` or `predict`: Keras's adapter for it, with fastsup's iterators."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class OrderedBatches(ArrayBatches):
 
 
 def _order_of_keras(rows: int) -> NDArray[np.int64]:
-    """The order of an epoch, from a new adapter of Keras's. This takes as long as a thousand small steps."""
+    """The order of an epoch, from a new Keras adapter. This takes as long as a thousand small steps."""
     # With all rows in one batch, it gives the whole order as one element.
     adapter = array_data_adapter.ArrayDataAdapter(np.arange(rows), batch_size=rows, shuffle=True)
     order: NDArray[np.int64] = tf.nest.flatten(next(iter(adapter.get_tf_dataset())))[0].numpy()
@@ -80,7 +80,7 @@ def _drawing(rows: int) -> Callable[[], NDArray[np.int64]]:
 
 
 if TYPE_CHECKING:
-    _Adapter = object  # Keras's classes have no known type.
+    _Adapter = object  # Keras's classes are untyped.
 else:
     _Adapter = data_adapter.DataAdapter
 
@@ -110,7 +110,7 @@ class LoopInput(_Adapter):
 
     @functools.cached_property
     def adapter(self) -> Any:
-        """Keras's adapter, made when Keras asks for the number of batches. Errors and warnings are Keras's."""
+        """Keras's adapter, created when Keras requests the number of batches. Errors and warnings are Keras's."""
         given, self._given = self._given, {}
         # Not by `get_data_adapter`: its warnings name the module that calls it, by which a program may filter them.
         return EpochIterator(**given).data_adapter
@@ -130,7 +130,7 @@ class LoopInput(_Adapter):
 
     def __iter__(self) -> Any:
         if not self._acceleration.takes_epochs(self._call.kind):
-            # A callback has given the model another function.
+            # A callback has replaced the model's function.
             if self.dataset is None:
                 self.dataset = self.adapter.get_tf_dataset()
             return iter(self.dataset)
@@ -148,30 +148,30 @@ class LoopInput(_Adapter):
 
     @property
     def num_batches(self) -> Any:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         return self.adapter.num_batches
 
     @property
     def batch_size(self) -> Any:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         return self.adapter.batch_size
 
     @property
     def has_partial_batch(self) -> Any:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         return self.adapter.has_partial_batch
 
     @property
     def partial_batch_size(self) -> Any:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         return self.adapter.partial_batch_size
 
     def on_epoch_begin(self) -> None:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         self.adapter.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """As of Keras's adapter."""
+        """As in Keras's adapter."""
         self.adapter.on_epoch_end()
 
 
@@ -203,7 +203,7 @@ class _ArrayEpochs:
         try:
             return cls(map_structure(_own_array, inputs, given), adapter._batch_size, adapter._shuffle)
         except (TypeError, ValueError):
-            return None  # No rows, or a batch size that isn't an integer: Keras takes it, or says what is wrong.
+            return None  # No rows, or a batch size that isn't an integer: Keras accepts it, or reports the mistake.
 
     def open_epoch(self) -> ArrayBlocks:
         """Draws the order of an epoch. Returns the source of its batches."""
@@ -214,14 +214,14 @@ class _ArrayEpochs:
 
 
 def _own_array(converted: Any, given: Any) -> NDArray[Any]:
-    """The array without memory that the program can change: Keras, too, copies arrays when a call begins."""
+    """The array without memory that the program can change: Keras also copies arrays when a call starts."""
     if isinstance(given, tf.Tensor) or (isinstance(given, np.ndarray) and given.dtype != converted.dtype):
         return np.asarray(converted)
     return np.array(converted)
 
 
 def is_adapter(x: Any) -> bool:
-    """Returns True for an adapter of Keras's, such as one of the program's own."""
+    """Returns True for a Keras adapter, including the program's own."""
     return isinstance(x, data_adapter.DataAdapter)
 
 

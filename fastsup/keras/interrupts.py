@@ -10,8 +10,8 @@ from types import FrameType
 
 __all__ = ["DroppedInterrupt"]
 
-# The functions out of which an exception doesn't come, also that of Ctrl-C, each with its module. In the first ones, of
-# new and of old releases, Keras makes numbers of the logs: they take a sixth of the time of the smallest steps.
+# Functions that swallow exceptions, including Ctrl-C's, each with its module. In the first ones, of new and of old
+# releases, Keras makes numbers of the logs: they take a sixth of the time of the smallest steps.
 _DROPPING = {
     ("pythonify_logs", "keras.src.utils.python_utils"),
     ("_pythonify_logs", "keras.src.trainers.trainer"),
@@ -27,7 +27,7 @@ class DroppedInterrupt:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Watches during a `with` block, in the main thread, where the program doesn't handle SIGINT.
+        """Active during a `with` block, in the main thread, if the program doesn't handle SIGINT.
 
         Raises:
           KeyboardInterrupt: at the end of the block, if one was dropped.
@@ -45,7 +45,7 @@ class DroppedInterrupt:
         self.check()
 
     def check(self) -> None:
-        """Raises what was dropped.
+        """Raises the dropped exception.
 
         Raises:
           KeyboardInterrupt: one was dropped.

@@ -1,4 +1,5 @@
-"""A model's function that runs steps ahead of Keras's loop, in one compiled call, if nothing looks between them.
+"""A model's function that runs steps ahead of Keras's loop, in one compiled call, if nothing inspects the model in
+between.
 
 The state of one call of `fit`, `evaluate` or `predict` is in its `Call` and its `Epoch`s, never in the model: calls may
 be nested, or run in several threads.
@@ -64,18 +65,18 @@ class Call:
     def why_not_fused(self) -> str:
         """Why no step may be run ahead; an empty string if one may."""
         looks = looks_between_batches(self._callbacks(), self.kind)
-        return f"the callback {looks} looks at each batch" if looks else ""
+        return f"the callback {looks} inspects each batch" if looks else ""
 
     def reads_logs(self) -> bool:
         """Returns True if the logs of each step are read."""
         return self._shows_logs or reads_logs(self._callbacks(), self.kind)
 
     def hands_out_tensors(self) -> bool:
-        """Returns True if a callback may get the result of a step as it is: of `predict`. Others get floats."""
+        """Returns True if a callback may get a step's unchanged result, as in `predict`. Others get floats."""
         return self.kind == "predict" and reads_logs(self._callbacks(), self.kind)
 
     def most_steps(self, begun: int) -> int:
-        """The most steps until a callback looks at the model, the epoch ends, or Keras's loop stops.
+        """Maximum number of steps until a callback inspects the model, the epoch ends, or Keras's loop stops.
 
         Args:
           begun: the number of steps that were run before.
@@ -117,7 +118,7 @@ class ModelFunction:
 
     @property
     def fused(self) -> bool:
-        """True if steps are run in one compiled call now, where nothing looks between them."""
+        """True if steps currently run in one compiled call when nothing inspects the model in between."""
         step = self._newest_step
         return step is not None and step.fused and not self.why_never and not self._newest_why_not_fused
 
@@ -131,7 +132,7 @@ class ModelFunction:
         """Runs a step, and perhaps more. As Keras's function."""
         epoch = iterator
         if self.kind == "predict":
-            # A list of one batch, or of what stands for it.
+            # A list of one batch, or of its placeholder.
             epoch = iterator[0] if isinstance(iterator, list) and len(iterator) == 1 else None
             epoch = epoch.epoch if isinstance(epoch, NextBatch) else None
         if isinstance(epoch, Epoch):
@@ -141,7 +142,7 @@ class ModelFunction:
         return self.lifted(iterator)
 
     def open(self, blocks: Any, spec: Any, why_not_fused: str) -> FusedStep:
-        """Makes the step of an epoch.
+        """Creates the step of an epoch.
 
         Args:
           blocks: the source of its batches.
@@ -174,12 +175,12 @@ class ModelFunction:
         return step
 
     def note_why_not_fused(self, why_not_fused: str) -> None:
-        """Notes for a report why an epoch that begins runs no step ahead."""
+        """Records, for a report, why the epoch runs no step ahead."""
         self._newest_why_not_fused = why_not_fused
 
 
 class NextBatch:
-    """Stands for the next batch of an epoch, in a loop that takes each batch and hands it to the model's function.
+    """Placeholder for the next batch of an epoch, in a loop that passes each batch to the model's function.
 
     Args:
       epoch: the epoch, from which the function takes it.
@@ -197,7 +198,7 @@ class Epoch:
       spec: the structure of `tf.TensorSpec`s of its batches.
       open_blocks: function that returns the source of its batches, an `ArrayBlocks` or an `IteratorBlocks`.
       iterator: the iterator of tf.data that the source takes from; None if there is none.
-      placeholders: the number of `NextBatch` that it gives in place of batches; None if it gives batches.
+      placeholders: the number of `NextBatch` that it returns instead of batches; None if it returns batches.
     """
 
     def __init__(
@@ -216,7 +217,8 @@ class Epoch:
         # None while each step is run by the function of an iterator.
         self._step: FusedStep | None = None
         self._begun = 0
-        # Results of steps that were run ahead; if none are read, that of the last one, and how many calls return it.
+        # Results of steps that were run ahead; if none are read, the last result, and the number of calls that return
+        # it.
         self._results: deque[Any] = deque()
         self._last: Any = None
         self._repeats = 0
@@ -225,7 +227,7 @@ class Epoch:
         return self
 
     def __next__(self) -> Any:
-        """The next batch, or what stands for it."""
+        """The next batch, or its placeholder."""
         if self._placeholders is None:
             return next(self._opened_blocks())
         self._placeholders -= 1

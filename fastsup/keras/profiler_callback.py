@@ -15,22 +15,22 @@ __all__ = ["ProfilerCallback"]
 
 
 class ProfilerCallback(KerasCallback):
-    """Records what the `fit`, `evaluate` or `predict` that it is given to spends, and prints the table at its end.
+    """Records the time of the `fit`, `evaluate` or `predict` to which it is passed, and prints the table at the end.
 
         profile = fastsup.keras.ProfilerCallback()
         model.fit(x, y, callbacks=[profile])
         profile.profiler.write_html("profile.html")
 
     The table has a row for each method of each callback, for the step, the wait for input, tracing, and Keras's own
-    code. It is printed also if the call fails. Later calls that get the same object are added to it. In Keras, methods
-    of classes are replaced from the time when the object is made to the time when it is gone.
+    code. It is printed also if the call fails. Later calls that get the same object are added to it. While the callback
+    exists, it replaces methods of Keras classes.
 
     Args:
       profiler: the `fastsup.HookProfiler` that records; None for a new one.
       verbose: 0 prints nothing, 1 prints the table.
 
     Attributes:
-      profiler: the profiler, whose methods show and write what was recorded.
+      profiler: the profiler, whose methods show and write the recording.
 
     Raises:
       TypeError: `profiler` is neither a HookProfiler nor None.
@@ -53,7 +53,7 @@ class ProfilerCallback(KerasCallback):
         weakref.finalize(self, libraries.stop).atexit = False
 
     def on_profile_end(self) -> None:
-        """Prints the table. Called when the call that the object was given to has ended, or failed."""
+        """Prints the table. Called when the recorded call has finished or failed."""
         if self.verbose:
             self.profiler.print_table(sys.stdout)
 

@@ -22,7 +22,7 @@ class FunctionReport(NamedTuple):
       why_not_lifted: why not; an empty string if they are, or if it wasn't called.
       executor: what runs it.
       seconds: seconds that an execution takes, where "auto" has measured it; else None.
-      fused: whether many steps are made in one compiled call now, where nothing looks between them.
+      fused: whether many steps currently run in one compiled call when nothing inspects the model in between.
       why_not_fused: why they aren't; an empty string if they are.
     """
 
@@ -57,7 +57,7 @@ class Report(tuple[FunctionReport, ...]):
 
 
 def report(model: Any) -> Report:
-    """Tells which functions of an accelerated model are lifted, which aren't and why, and what runs them.
+    """Reports which functions of an accelerated model are lifted, why others aren't, and what runs them.
 
     Args:
       model: a model that `fastsup.keras.accelerate` was given.
@@ -70,7 +70,7 @@ def report(model: Any) -> Report:
     """
     acceleration = acceleration_of(model)
     if acceleration is None:
-        raise ValueError(f"model must be one that fastsup.keras.accelerate was given, got {model!r}.")
+        raise ValueError(f"model must be one that was passed to fastsup.keras.accelerate, got {model!r}.")
     return Report(_of(kind, getattr(model, f"{kind}_function"), acceleration, model) for kind in KINDS)
 
 
@@ -99,7 +99,7 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
     called = [part for part in _parts(function) if part.lifted or part.why_not_lifted]
     function = function if ahead is None else ahead.lifted
     if not called and ahead is not None and ahead.fused:
-        # No step was made alone.
+        # No step has run on its own.
         return FunctionReport(kind, True, True, "", "inline", None, True)
     if not called:
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)

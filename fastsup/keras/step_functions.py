@@ -18,10 +18,10 @@ class NotAccelerated(Exception):
 
 
 class LiftedStepFunction:
-    """Stands in the place of a model's train or test function.
+    """Replaces a model's train or test function.
 
-    Keras's function asks the iterator, inside TensorFlow, for as many batches as an execution has steps, and gives an
-    optional value, which eager operations then open. This one opens it inside the lifted graph.
+    Inside TensorFlow, Keras's function gets an execution's batches from the iterator, and returns an optional value,
+    which eager operations then open. This one opens it inside the lifted graph.
 
     Args:
       original: Keras's function.
@@ -69,11 +69,11 @@ class LiftedStepFunction:
         self.traces: dict[Any, Function] = {}
 
     def trace_of(self, spec: Any) -> Function:
-        """The function of one batch as Keras runs it for an iterator. A batch alone might choose another trace.
+        """The function of one batch as Keras runs it for an iterator. A single batch might select another trace.
 
         Args:
-          spec: the element spec of the iterator. Numbers depend on it: if the size of a batch isn't known, Keras gives
-            batches of all sizes the same weight in the means of some losses.
+          spec: the element spec of the iterator. It affects results: if the size of a batch is unknown, Keras weights
+            batches of all sizes equally in the means of some losses.
         """
         if self.takes_batch:
             return self.on_data
@@ -92,8 +92,8 @@ class LiftedStepFunction:
           The step's results: as a rule a dict of metrics.
 
         Raises:
-          StopIteration: the input has ended, where Keras's function raises it.
-          tf.errors.OutOfRangeError: the input has ended.
+          StopIteration: the input has ended, if Keras's function raises it. tf.errors.OutOfRangeError: the input has
+            ended.
         """
         if self.takes_batch and isinstance(iterator, tf.data.Iterator):
             return self.on_data(next_element(iterator))
@@ -110,7 +110,7 @@ class LiftedStepFunction:
 
 
 class LiftedPredictFunction:
-    """Stands in the place of a model's predict function, where an execution is one step.
+    """Replaces a model's predict function, if an execution is one step.
 
     Args:
       original: Keras's `tf.function` of a list of one batch.
@@ -141,7 +141,7 @@ class LiftedPredictFunction:
 def lift_step_function(
     kind: str, original: Any, steps_per_execution: int, name: str, options: dict[str, Any], jit_compile: bool | None
 ) -> Any:
-    """Lifts the function that Keras has made for training, evaluation or prediction.
+    """Lifts the function that Keras created for training, evaluation or prediction.
 
     Args:
       kind: "train", "test" or "predict".
@@ -158,7 +158,7 @@ def lift_step_function(
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        # Keras's own is one of a list of batches. Those of an iterator are no `tf.function` since Keras 3.7.
+        # Keras's own is one of a list of batches. Since Keras 3.7, the functions of an iterator aren't `tf.function`s.
         made_by = getattr(getattr(original, "python_function", None), "__module__", None) or ""
         if kind == "predict" and steps_per_execution == 1 and made_by.startswith("keras."):
             return LiftedPredictFunction(original, name, options, jit_compile)
@@ -166,7 +166,7 @@ def lift_step_function(
     parts = _closure(original)
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
-        raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
+        raise NotAccelerated(f"{original!r} isn't a function created by Keras")
     takes_batch = steps_per_execution == 1 and "get_next_as_optional" in original.__code__.co_names
     return LiftedStepFunction(
         original, on_iterator, on_data, steps_per_execution, name, options, jit_compile, takes_batch
@@ -202,7 +202,7 @@ def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> An
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """What a Python function takes from the function around it, by name."""
+    """The variables that a Python function captures from the enclosing function, by name."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     if code is None or cells is None:
         return {}

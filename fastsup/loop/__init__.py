@@ -1,7 +1,7 @@
 """Hooks for `StepLoop`, around any step function: of TensorFlow, JAX, PyTorch, NumPy or your own.
 
-None of them needs TensorFlow. A loop calls its hooks in the order of its list, and session hooks after all others. With
-a `NanGuardHook` in front of a `CheckpointHook`, no checkpoint contains NaN.
+They don't need TensorFlow. A loop calls its hooks in the order of its list, and session hooks after all others. With a
+`NanGuardHook` in front of a `CheckpointHook`, no checkpoint contains NaN.
 """
 
 from fastsup.common.errors import NoIntactCheckpointError

@@ -1,4 +1,4 @@
-"""Batches for a loop: data that is gone through several times, and steps that take the next batch."""
+"""Batches for a loop: data that is iterated several times, and steps that take the next batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _logger = logging.getLogger("fastsup")
 
 
 class Epochs:
-    """Batches of data that is gone through again and again, such as a `DataLoader` of PyTorch or a list of batches.
+    """Batches from data that is iterated repeatedly, such as a PyTorch `DataLoader` or a list of batches.
 
         def shuffled(epoch):
             order = np.random.default_rng(epoch).permutation(len(x))
@@ -27,12 +27,12 @@ class Epochs:
     epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
 
     Args:
-      data: an iterable that can be gone through several times; or a function of the number of the epoch, from 0 on,
-        that returns an iterable of its batches.
+      data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
+        an iterable of its batches.
       epochs: number of times, or None for no limit.
 
     Attributes:
-      batches_per_epoch: the length of `data`, or of what the function returns for epoch 0; None if that has none.
+      batches_per_epoch: the length of `data`, or of the function's result for epoch 0; None if it has no length.
       position: number of batches that were taken.
 
     Raises:
@@ -47,7 +47,7 @@ class Epochs:
             check_takes("data", data, "the number of the epoch")
         elif not isinstance(data, Iterable) or isinstance(data, Iterator | str | bytes | Mapping):
             raise TypeError(
-                f"data must be an iterable that can be gone through several times, got {data!r:.200}. Pass a list of "
+                f"data must be an iterable that can be iterated several times, got {data!r:.200}. Pass a list of "
                 "batches or a DataLoader."
             )
         if epochs is not None:
@@ -75,7 +75,7 @@ class Epochs:
 
     @property
     def epoch(self) -> int:
-        """Number of epochs that were gone through."""
+        """Number of completed epochs."""
         return self._epoch
 
     def __iter__(self) -> Epochs:
@@ -85,7 +85,7 @@ class Epochs:
         """The next batch.
 
         Raises:
-          StopIteration: all epochs were gone through, or the data has no batch.
+          StopIteration: all epochs are complete, or the data has no batch.
         """
         if self._epoch == self._epochs:
             raise StopIteration
@@ -124,10 +124,10 @@ class Epochs:
         return {"epoch": self._epoch, "batch": self._batch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes on from a position that a checkpoint has.
+        """Resumes from a saved position.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
         """
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
@@ -153,7 +153,7 @@ class BatchStep:
 
 
 def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Makes a step for `StepLoop` of a step function that takes a batch.
+    """Binds batches to a step function, for use in a `StepLoop`.
 
         StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
 

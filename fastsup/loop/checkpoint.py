@@ -24,7 +24,7 @@ from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
 
-NO_ASYNC = "async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
+NO_ASYNC = "async_save requires a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
 
 
 def is_tensorflows(manager: Any) -> bool:
@@ -40,7 +40,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
             f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
-            "out for a function of yours."
+            f"out for your own function."
         )
     folder = os.fspath(directory)
     if not folder:
@@ -58,7 +58,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
 class ManagedSaves:
     """Saves checkpoints by a manager, one at a time.
 
-    A checkpoint of TensorFlow's manager is on the disk before an older one is deleted.
+    A checkpoint from TensorFlow's manager is on disk before an older one is deleted.
     """
 
     def __init__(self, manager: Any, async_save: bool) -> None:
@@ -91,7 +91,7 @@ class ManagedSaves:
             keep_durable(manager)
 
     def open_directory(self) -> None:
-        """Makes the directory of TensorFlow's manager, so that one that can't be used is found early."""
+        """Creates the directory of TensorFlow's manager, so that an unusable one is detected early."""
         from fastsup.common.file_system import is_local
 
         if not self._is_tensorflows or not is_local(self.manager.directory):
@@ -101,12 +101,12 @@ class ManagedSaves:
         if os.path.isdir(state):
             raise IsADirectoryError(
                 errno.EISDIR,
-                "The state file of checkpoints can't be written: a folder has its name. Move it away",
+                "The state file of checkpoints can't be written: a folder has its name. Move the folder away",
                 state,
             )
 
     def save(self, step: int) -> bool:
-        """Saves a checkpoint, or begins to, after the write before has ended.
+        """Saves a checkpoint, or starts to, after the previous write has finished.
 
         Args:
           step: the global step.
@@ -134,7 +134,7 @@ class ManagedSaves:
         """Waits for the thread that writes.
 
         Returns:
-          True if it was writing, or has written since the last call.
+          True if it was writing, or has finished a write since the last call.
 
         Raises:
           Exception: the error of the write, once.
@@ -173,7 +173,7 @@ def restore_newest(manager: Any) -> int | None:
       The number at the end of the checkpoint's name, which is its global step; None without a checkpoint.
 
     Raises:
-      NoIntactCheckpointError: there are checkpoints, and none is intact. It is a RuntimeError, too.
+      NoIntactCheckpointError: there are checkpoints, and none is intact. It is also a RuntimeError.
       ValueError: a checkpoint has no number at the end of its name, or doesn't fit the objects.
       AssertionError: a checkpoint has no value for any of the objects.
       tf.errors.OpError, OSError, MemoryError: the files can't be read at present, or not by this user; an older
@@ -197,7 +197,7 @@ def restore_newest(manager: Any) -> int | None:
     path, rotation = restored
     if is_tensorflows(manager):
         _continue_after(manager, path, rotation)
-    _logger.info("Restored %s: going on after global step %d.", path, _number_of(path))
+    _logger.info("Restored %s: resuming after global step %d.", path, _number_of(path))
     return _number_of(path)
 
 
@@ -209,7 +209,7 @@ def _listing_of(manager: Any) -> tuple[Any, str]:
         note_state(os.path.join(manager.directory, STATE_FILE))
         listing = list_checkpoints(manager.directory)
         if not listing.named:
-            # Those of other names may be another program's.
+            # Checkpoints with other names may be another program's.
             name = os.path.basename(manager._prefix)
             own = [path for path in listing.paths if stem_of(path) == name]
             listing = listing._replace(paths=own or listing.paths)
@@ -222,7 +222,7 @@ def _listing_of(manager: Any) -> tuple[Any, str]:
 
 
 def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
-    """Has a manager go on from a checkpoint, where that isn't the one that its state file calls the newest."""
+    """Makes a manager continue from a checkpoint that its state file doesn't name as the newest."""
     newest = manager.latest_checkpoint
     if newest is not None and os.path.normpath(newest) == os.path.normpath(path):
         return
@@ -247,18 +247,19 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         missing = _names_without_value(root, matched.values(), counter)
         if missing:
             _logger.warning(
-                "The checkpoint %s has no value for %s: training goes on from the values that they have now. If that "
-                "isn't meant, pass the objects under the names that they were saved with, or use another directory.",
+                "The checkpoint %s has no value for %s: training continues with their current values. If you don't "
+                "want that, pass the objects under the names that they were saved with, or use another directory.",
                 path,
                 ", ".join(missing),
             )
         return
     names = sorted(name for name in checkpoint._trackable_children() if name != "save_counter")
     if names:
-        status.expect_partial()  # TensorFlow need not warn of it, too.
+        status.expect_partial()  # TensorFlow need not warn about it as well.
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
-            f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
+            f"any of {names}: it is another program's, or the objects have other names in it. Pass the objects under "
+            f"the "
             "names that they were saved with, or use another directory."
         )
 
@@ -275,9 +276,9 @@ def _names_without_value(root: Any, matched: Iterable[Any], counter: Any) -> lis
 
 
 def _check_older_form(status: Any, path: str) -> None:
-    """Refuses a checkpoint that TensorFlow has taken for one of its older form, of a Saver, though it isn't one.
+    """Refuses a checkpoint that TensorFlow has treated as a Saver's, in the older format, although it isn't one.
 
-    It does so if reading the index has failed, in the middle of it, and restores nothing then.
+    It does so if it couldn't read the whole index, and then restores nothing.
     """
     from tensorflow.python.checkpoint.checkpoint import NameBasedSaverStatus
     from tensorflow.python.framework import errors
@@ -292,7 +293,9 @@ def _check_older_form(status: Any, path: str) -> None:
 def _number_of(path: str) -> int:
     found = re.search(r"-(\d+)$", path)
     if found is None:
-        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
+        raise ValueError(
+            f"The checkpoint {path!r} has no number at the end of its name, which would be the global step."
+        )
     return int(found.group(1))
 
 
@@ -301,7 +304,7 @@ class CheckpointHook(PeriodicHook):
 
     A loop that ends with an error saves no last checkpoint: the error may come from the values that it would save.
 
-    A checkpoint of TensorFlow's is on the disk before an older one is deleted.
+    A TensorFlow checkpoint is on disk before an older one is deleted.
 
     Args:
       save: function of the global step; or a `tf.train.CheckpointManager`, or another object with a method
@@ -311,7 +314,7 @@ class CheckpointHook(PeriodicHook):
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
       directory: folder for the checkpoints of a `tf.train.Checkpoint`.
       max_to_keep: number of checkpoints that stay in `directory`. None: all.
-      async_save: whether TensorFlow copies the values and writes them in a thread while training goes on. The loop
+      async_save: whether TensorFlow copies the values and writes them in a thread while training continues. The loop
         waits for the last write when it ends. For a `tf.train.Checkpoint` or `CheckpointManager`.
 
     Attributes:
@@ -379,7 +382,7 @@ class CheckpointHook(PeriodicHook):
             stop_signals.log_last_save(path or f"that of step {self.last_saved_step}")
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # What is raised here would hide why training has failed.
+        # An error raised here would hide the error that ended training.
         try:
             self._wait_for_the_last_write()
         except Exception as write_error:
@@ -391,11 +394,11 @@ class CheckpointHook(PeriodicHook):
 
 
 def _check_takes_step(save: Callable[..., Any]) -> None:
-    """Raises TypeError for a function that can't be called with the global step alone."""
+    """Raises TypeError for a function that can't be called with only the global step."""
     try:
         signature = inspect.signature(save)
     except (TypeError, ValueError):
-        return  # Of a function in C, which doesn't say what it takes.
+        return  # C functions don't have a signature.
     try:
         signature.bind(0)
     except TypeError as error:

@@ -5,8 +5,8 @@ which is flushed too, and only then older checkpoints are deleted: each loses it
 process or the machine stops, each folder with the name of a checkpoint is whole. No folder is ever written twice: a
 second save of a step gets another name.
 
-A process that writes a folder holds a lock on it, and the lock goes with the process. What has a temporary name and no
-lock is left by a process that has ended, and is deleted.
+A process that writes a folder holds a lock on it, and the lock goes with the process. An entry with a temporary name
+and no lock belongs to a process that has ended, and is deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BLOCK = 1 << 20
 
 
 class DamagedError(Exception):
-    """A checkpoint isn't what was written."""
+    """A checkpoint differs from the written data."""
 
 
 class SavedCheckpoint(NamedTuple):
@@ -88,9 +88,9 @@ class NewCheckpoint:
         with open(path, "xb") as file:
             summed = _SummedFile(file)
             yield summed
-        # The sum is that of what was to be written, so that what is there is checked against it.
+        # The checksum covers the intended data, so that the data on disk is compared with it.
         if os.stat(path).st_size != summed.size:
-            raise OSError(errno.EIO, "The file doesn't have the size of what was written to it", path)
+            raise OSError(errno.EIO, "The file's size differs from the number of bytes written", path)
         self._sums[name] = summed.sum.hexdigest()
 
     def finish(self) -> None:
@@ -106,7 +106,8 @@ class NewCheckpoint:
 
 
 class _SummedFile:
-    """Writes to a file, and sums up what was written. It has no position, so that writers only append."""
+    """Writes to a file, and computes the checksum of the written data. It has no position, so that writers only
+    append."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -122,7 +123,7 @@ class _SummedFile:
         return size
 
     def flush(self) -> None:
-        """Gives the system what was written."""
+        """Passes the written data to the operating system."""
         self._file.flush()
 
 
@@ -166,15 +167,15 @@ class CheckpointFolder:
         """Checks all files of a checkpoint, and returns the content of its JSON text.
 
         Raises:
-          DamagedError: the checkpoint isn't what was written.
-          ValueError: a newer version of fastsup has written it.
+          DamagedError: If the checkpoint differs from the written data.
+          ValueError: If a newer version of fastsup wrote it.
           OSError: it can't be read just now, or not by this user.
         """
         try:
             sums = _read_checksums(path)
             for name, expected in sums.items():
                 if _checksum(os.path.join(path, name)) != expected:
-                    raise DamagedError(f"{name} isn't what was written: its checksum is another one")
+                    raise DamagedError(f"{name} has changed since it was written: its checksum differs")
             with open(os.path.join(path, _CONTENT), encoding="utf-8") as file:
                 content: dict[str, Any] = json.load(file)
             missing = {*content["files"], _CONTENT} - sums.keys()
@@ -187,11 +188,11 @@ class CheckpointFolder:
         except (ValueError, LookupError) as error:
             raise DamagedError(f"{_CONTENT} can't be read: {error}") from error
         if content["format"] > _FORMAT:
-            raise ValueError(f"{path} was written by a newer version of fastsup. Use that one.")
+            raise ValueError(f"{path} was written by a newer version of fastsup. Use that version.")
         return content
 
     def describe(self, path: str) -> SavedCheckpoint | None:
-        """What the JSON text of a checkpoint says of it; None if it can't be read. Checks no other file."""
+        """Contents of a checkpoint's JSON file; None if it can't be read. Checks no other file."""
         try:
             with open(os.path.join(path, _CONTENT), encoding="utf-8") as file:
                 return described(path, json.load(file))
@@ -200,7 +201,7 @@ class CheckpointFolder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[NewCheckpoint]:
-        """Wraps the writing of a checkpoint, which gets its name when the block has ended."""
+        """Wraps the writing of a checkpoint, which gets its name at the end of the block."""
         folder, lock = self._new_folder()
         try:
             new = NewCheckpoint(folder)
@@ -221,7 +222,7 @@ class CheckpointFolder:
             self._is_made = True
 
     def delete(self, path: str) -> None:
-        """Deletes a checkpoint; of a link to one, the link alone. What can't be deleted is logged."""
+        """Deletes a checkpoint. If it is a link, deletes only the link. What can't be deleted is logged."""
         hidden = os.path.join(self.directory, f"{_DELETING}{secrets.token_hex(8)}")
         try:
             if os.path.islink(path):
@@ -243,7 +244,7 @@ class CheckpointFolder:
             try:
                 lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # Another process, which begins, has deleted it.
+                continue  # Another process has deleted it at its start.
             # Some file systems have no locks. Nothing is deleted there either.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -272,7 +273,7 @@ class CheckpointFolder:
                 return path
 
     def _warn_of_other_writer(self, found: list[tuple[int, str]]) -> None:
-        """Warns of another process that has saved here since this one began, once for each."""
+        """Warns about other processes that have saved in this directory since this one started, once for each."""
         new = [path for number, path in found if number not in self._seen]
         self._seen = {number for number, _ in found}
         for path in new:
@@ -284,8 +285,8 @@ class CheckpointFolder:
             if writer not in self._warned and writer != _writer():
                 self._warned.add(writer)
                 _logger.warning(
-                    "Another training saves in %s: %s, since this one began. A restart would restore the newest "
-                    "checkpoint of either. End one of them, or give each another directory. See `python -m fastsup "
+                    "Another program has saved in %s since this one started: %s. A restart would restore the newest "
+                    "checkpoint of either. Stop one of them, or give each its own directory. See `python -m fastsup "
                     "docs saving#two-trainings-in-one-directory`.",
                     self.directory,
                     writer,

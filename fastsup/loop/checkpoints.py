@@ -25,7 +25,7 @@ _HOOK = "hook."
 
 
 class MetricRule:
-    """What is better: a larger or a smaller number of an evaluation.
+    """Whether larger or smaller numbers of an evaluation are better.
 
     Args:
       metric: name of the number.
@@ -39,11 +39,13 @@ class MetricRule:
 
     def __init__(self, metric: str, mode: str | None, min_delta: float) -> None:
         if not isinstance(metric, str):
-            raise TypeError(f"metric must be the name of a number of the evaluation, got {metric!r}.")
+            raise TypeError(f"metric must be the name of one of the evaluation's numbers, got {metric!r}.")
         check_choice("mode", mode, ("min", "max"))
         check_number("min_delta", min_delta)
         if not min_delta >= 0:
-            raise ValueError(f"min_delta must not be negative, got {min_delta!r}. mode says which numbers are better.")
+            raise ValueError(
+                f"min_delta must not be negative, got {min_delta!r}. mode determines which numbers are better."
+            )
         self.metric = metric
         self._sign = 1.0 if mode == "max" else -1.0
         self._min_delta = min_delta
@@ -56,7 +58,7 @@ class MetricRule:
         evaluating = evaluating_hooks(loop)
         if not evaluating:
             raise ValueError(
-                f"{owner} has metric={self.metric!r}, and the loop has no EvaluateHook. Add one to its hooks."
+                f"{owner} has metric={self.metric!r}, but the loop has no EvaluateHook. Add one to its hooks."
             )
         self._is_alone = len(evaluating) == 1
 
@@ -74,7 +76,7 @@ class MetricRule:
         return None
 
     def is_better(self, value: float, than: float | None) -> bool:
-        """Returns True if a number is better than another one. NaN never is; any other number is better than None."""
+        """Returns True if one number is better than another. NaN never is; any other number is better than None."""
         if math.isnan(value):
             return False
         return than is None or self._sign * (value - than) > self._min_delta
@@ -86,7 +88,7 @@ class MetricRule:
 
 
 def evaluating_hooks(loop: Any) -> list[Any]:
-    """The hooks of a loop that evaluate, and tell the others of the results."""
+    """The hooks of a loop that evaluate, and pass the results to the others."""
     return [hook for hook in loop.hooks if getattr(hook, "evaluates", False)]
 
 
@@ -107,11 +109,11 @@ class Checkpoints(PeriodicHook):
     - a pair of functions: one that returns the state, and one that sets it.
     - a `tf.train.Checkpoint`.
 
-    Each checkpoint is a folder with a file of checksums. It gets its name when all of it is on the disk; then older
-    ones are deleted. Nothing is pickled: a checkpoint from elsewhere can't run code.
+    Each checkpoint is a folder with a file of checksums. It gets its name when it is completely on disk. Older ones are
+    deleted after that. Nothing is pickled: a checkpoint from elsewhere can't run code.
 
-    The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is saved and
-    restored, too.
+    The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is also saved
+    and restored.
 
     Args:
       directory: a local directory for the checkpoints. It is made if it doesn't exist.
@@ -120,12 +122,12 @@ class Checkpoints(PeriodicHook):
       every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts;
         without any, it is 600 seconds.
       every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
-        `PeriodicHook` has the batches for which that is known.
+        See `PeriodicHook` for the supported batches.
       keep: number of the newest checkpoints that stay. None: all.
-      metric: name of a number of the evaluation (`EvaluateHook`) by which the best checkpoints stay, too, or None.
-        Whenever an evaluation is among the best, a checkpoint is saved at once, with the numbers.
+      metric: name of a number of the evaluation (`EvaluateHook`) that selects the best checkpoints, which are also
+        kept; or None. Whenever an evaluation is among the best, a checkpoint is saved immediately, with the numbers.
       mode: "max" if a larger number is better, "min" if a smaller one is.
-      min_delta: by how much a number must be better than that of the worst of the best checkpoints.
+      min_delta: minimum improvement over the worst of the best checkpoints.
       keep_best: number of the best checkpoints that stay, with a `metric`.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
 
@@ -167,13 +169,13 @@ class Checkpoints(PeriodicHook):
         for name, value, default in (("mode", mode, None), ("keep_best", keep_best, 1), ("min_delta", min_delta, 0)):
             if metric is None and value != default:
                 raise ValueError(
-                    f"{name}={value!r} is for a metric. Pass metric=..., the name of a number of the evaluation."
+                    f"{name}={value!r} requires a metric. Pass metric=..., the name of one of the evaluation's numbers."
                 )
         self.metric, self.mode = metric, mode
         self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
         self._save_at_end = save_at_end
         self._folder = CheckpointFolder(self.directory)
-        # The checkpoints that this process has written or gone on from, oldest first: those that it may delete.
+        # The checkpoints that this process has written or resumed from, oldest first. It may delete only these.
         self._own: list[SavedCheckpoint] = []
         self._hook_states: list[SavedState] = []
         # The global step of the last evaluation, and its numbers; and whether they are to be saved for being among the
@@ -211,7 +213,7 @@ class Checkpoints(PeriodicHook):
         """
         if which == "best":
             if self._rule is None:
-                raise ValueError('which="best" is for Checkpoints with a metric. Pass metric=... and mode=... to it.')
+                raise ValueError('which="best" requires Checkpoints with a metric. Pass metric=... and mode=... to it.')
             rule = self._rule
             return self._restore_first(lambda: [saved.path for saved in rule.ranked(self.saved()[::-1])], [])
         if which == "newest":
@@ -243,15 +245,15 @@ class Checkpoints(PeriodicHook):
         saved = self._restore_first(self._paths, self._hook_states)
         if saved is None:
             return None
-        _logger.info("Restored %s: going on after global step %d.", saved.path, saved.global_step)
+        _logger.info("Restored %s: resuming after global step %d.", saved.path, saved.global_step)
         return saved.global_step
 
     def begin(self, loop: Any) -> None:
         for hook in loop.hooks:
             if hook is not self and isinstance(hook, Checkpoints) and _is_same(hook.directory, self.directory):
                 raise ValueError(
-                    f"directory must be another one for each Checkpoints of a loop, got {self.directory!r} for "
-                    f"{self!r} and {hook!r}. Or put the states into one Checkpoints."
+                    f"directory must be different for each Checkpoints of a loop, got {self.directory!r} for "
+                    f"{self!r} and {hook!r}. Or pass all states to one Checkpoints."
                 )
         self._folder.open()
         if self._rule is not None:
@@ -265,8 +267,8 @@ class Checkpoints(PeriodicHook):
         others = self._folder.paths()
         if others and not self._own and not self._has_begun:
             _logger.warning(
-                "%s has checkpoints, the newest is %s, and none was restored. To go on from it, pass this hook as "
-                "resume_from; to train from the beginning, use another directory.",
+                "%s has checkpoints, the newest of which is %s, but none was restored. To resume from it, pass this "
+                "hook as resume_from; to train from the beginning, use another directory.",
                 self.directory,
                 others[0][1],
             )
@@ -298,7 +300,7 @@ class Checkpoints(PeriodicHook):
             return
         best = self._rule.ranked(self._own)[: self._keep_best]
         if any(saved.global_step == loop.global_step == self.last_saved_step for saved in best):
-            return  # The loop has gone on from it, and evaluates the same again.
+            return  # The loop has resumed from it, and evaluates the same state again.
         if self._rule.is_better(value, best[-1].metrics[self._rule.metric] if len(best) == self._keep_best else None):
             self._is_among_best = True
             if self._comes_after_evaluations:
@@ -355,7 +357,7 @@ class Checkpoints(PeriodicHook):
             self._folder.delete(other.path)
 
     def _restore_first(self, list_paths: Callable[[], list[str]], hooks: list[SavedState]) -> SavedCheckpoint | None:
-        """Restores the first intact checkpoint of a list. A damaged one stays as it is."""
+        """Restores the first intact checkpoint of a list. A damaged one is left unchanged."""
         failures: dict[str, str] = {}
         paths = list_paths()
         while paths:
@@ -366,8 +368,8 @@ class Checkpoints(PeriodicHook):
             except DamagedError as error:
                 failures[path] = str(error)
                 if os.path.lexists(path):
-                    _logger.warning("The checkpoint %s can't be restored and is left as it is: %s.", path, error)
-                # A training that goes on may have deleted it, after it has saved a newer one.
+                    _logger.warning("The checkpoint %s can't be restored and is left unchanged: %s.", path, error)
+                # A program that is still training may have deleted it after saving a newer one.
                 paths = [other for other in list_paths() if other not in failures]
                 continue
             self._set(path, values)
@@ -379,7 +381,7 @@ class Checkpoints(PeriodicHook):
             return None
         lines = "".join(f"\n  {path}: {cause}" for path, cause in failures.items())
         none_intact = NoIntactCheckpointError(
-            f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nNone of them was changed. "
+            f"No checkpoint of {self.directory} can be restored; each was tried:{lines}\nThey are unchanged. "
             "Copy an intact checkpoint there, or start training in an empty directory."
         )
         none_intact.failures = list(failures.items())
@@ -405,8 +407,8 @@ class Checkpoints(PeriodicHook):
         misfits = misfits_of(values, strict=not self._own)
         if misfits:
             raise ValueError(
-                f"{path} doesn't fit the program: {'; '.join(misfits)}. Is it another program's? Use another "
-                "directory, or pass a pair of functions that change what was saved."
+                f"{path} doesn't match the program: {'; '.join(misfits)}. Is it another program's? Use another "
+                "directory, or pass a pair of functions that convert the saved state."
             )
         # First those that may still refuse it.
         for state, value in sorted(values, key=lambda pair: pair[0].is_checked):
@@ -422,8 +424,8 @@ def _directory(directory: Any) -> str:
         raise TypeError(f"directory must be a string or a pathlib.Path, got {directory!r}.")
     if not path or "://" in path:
         raise ValueError(
-            f"directory must be a local directory, got {path!r}. For others pass a tf.train.Checkpoint and the "
-            "directory to CheckpointHook."
+            f"directory must be a local directory, got {path!r}. For other directories, pass a tf.train.Checkpoint "
+            f"and the directory to CheckpointHook."
         )
     return path
 
@@ -436,7 +438,7 @@ def _states(states: Any) -> list[SavedState]:
     if not isinstance(states, Mapping):
         raise TypeError(f'states must be a dictionary of states by name, got {states!r:.200}. Pass {{"state": ...}}.')
     if not states:
-        raise ValueError("states must have at least one state: a checkpoint without state restores nothing.")
+        raise ValueError("states must have at least one state: a checkpoint without states restores nothing.")
     for name in states:
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name) or name.startswith(_HOOK):
             raise ValueError(

@@ -37,7 +37,7 @@ class EvaluateHook(PeriodicHook):
       max_share: the largest share of the loop's time that evaluations may take, as 0.1. An evaluation that would exceed
         it is left out, except the first one and the one at the end. None: no limit.
       every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
-        `PeriodicHook` has the batches for which that is known.
+        See `PeriodicHook` for the supported batches.
 
     Attributes:
       metrics: the numbers of the last evaluation, by name; empty before the first one.
@@ -72,7 +72,7 @@ class EvaluateHook(PeriodicHook):
         if max_share is not None:
             check_number("max_share", max_share)
             if not 0 < max_share < 1:
-                raise ValueError(f"max_share must lie between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
+                raise ValueError(f"max_share must be between 0 and 1, got {max_share!r}. Pass 0.1 for a tenth.")
         self._function = function_of_loop("function", function)
         self._given = function
         #: The name of the hook in a profile.
@@ -89,7 +89,7 @@ class EvaluateHook(PeriodicHook):
 
     def begin(self, loop: Any) -> None:
         heard = [hook for hook in loop.hooks if callable(getattr(hook, "on_evaluation", None))]
-        # Checkpoints last: they save what the evaluation has changed in the others.
+        # Checkpoints last, because they save the changes that the evaluation makes in the other hooks.
         self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
         self.secs, self.skipped = 0.0, 0
         self._has_warned = False
@@ -148,7 +148,7 @@ def function_of_loop(name: str, function: Any) -> Callable[[Any], Any]:
       TypeError: it can't be called without arguments, nor with one.
     """
     if not callable(function):
-        raise TypeError(f"{name} must be a function that evaluates, got {function!r}.")
+        raise TypeError(f"{name} must be an evaluation function, got {function!r}.")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -178,7 +178,7 @@ class EarlyStoppingHook(Hook):
       patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
       min_delta: by how much a number must be better than the best one.
       restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
-        best checkpoint is restored. It stands before this hook in the list, as does the `EvaluateHook`.
+        best checkpoint is restored. It must come before this hook in the list, like the `EvaluateHook`.
 
     Attributes:
       best: the best number; None before the first evaluation.
@@ -210,7 +210,7 @@ class EarlyStoppingHook(Hook):
                 raise TypeError(f"restore_best must be the Checkpoints of the loop, or None, got {restore_best!r}.")
             if (restore_best.metric, restore_best.mode) != (metric, mode):
                 raise ValueError(
-                    f"restore_best must have metric={metric!r} and mode={mode!r}, as this hook, got {restore_best!r} "
+                    f"restore_best must have metric={metric!r} and mode={mode!r}, like this hook, got {restore_best!r} "
                     f"with metric={restore_best.metric!r} and mode={restore_best.mode!r}."
                 )
         self._patience = patience
@@ -231,10 +231,10 @@ class EarlyStoppingHook(Hook):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a state that a checkpoint has.
+        """Resumes from a saved state.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
         """
         self.best, self.best_step = state["best"], state["best_step"]
         self._without_progress, self._last_step = state["without_progress"], state["last_step"]
@@ -249,10 +249,11 @@ class EarlyStoppingHook(Hook):
             late = [hook for hook in before if hook not in hooks[: hooks.index(self)]]
             if late:
                 raise ValueError(
-                    f"hooks must have {late[0]!r} before EarlyStoppingHook, whose end restores the best checkpoint."
+                    f"hooks must have {late[0]!r} before EarlyStoppingHook, which restores the best checkpoint at its "
+                    f"end."
                 )
         if self._without_progress >= self._patience:
-            _logger.info("Skipping training: EarlyStoppingHook had ended it already.")
+            _logger.info("Skipping training: EarlyStoppingHook had already ended it.")
             self._stop(loop)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:

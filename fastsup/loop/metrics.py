@@ -54,7 +54,7 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
 
 
 def numbers_in(result: Any) -> dict[str, float]:
-    """The numbers in a result, by name, as `named_numbers`; without what isn't a number.
+    """The numbers in a result, by name, like `named_numbers`, ignoring everything else.
 
     Args:
       result: anything.
@@ -77,8 +77,8 @@ def _number(name: Any, value: Any) -> float:
         return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError) as error:
         raise TypeError(
-            "The step must return a number or a mapping of names to numbers, or values= must say what to take of "
-            f"it. {name}: {value!r}. In a session, the hook's `fetches` say what it reads."
+            "The step must return a number or a mapping of names to numbers, or values= must extract such a result. "
+            f"{name}: {value!r}. In a session, the hook reads its `fetches`."
         ) from error
 
 
@@ -223,7 +223,7 @@ class MeansHook(Hook):
         """Takes the results of several steps that were made in one call.
 
         Args:
-          loop: the `StepLoop`, whose global step is that of the last one.
+          loop: the `StepLoop`, whose global step is the last step's.
           values: the results, with the steps as the first dimension.
         """
         columns = _columns_of(values) if self._takes_result else None
@@ -308,7 +308,7 @@ def _write_of(writer: Any) -> Write:
         from tensorflow import summary
 
         if find_spec("tensorboard") is None:
-            # TensorFlow says so when the first summary is written: the steps before would be lost.
+            # TensorFlow reports this only at the first summary, when the earlier steps would be lost.
             raise ImportError(
                 "A writer of tf.summary needs TensorBoard, which isn't installed: pip install tensorboard."
             )
@@ -327,7 +327,7 @@ def _write_of(writer: Any) -> Write:
 
 
 class Metric(NamedTuple):
-    """What is measured: its name in words, what it is, its unit, and whether it only grows."""
+    """A measurement: its name in words, its description, its unit, and whether it only grows."""
 
     words: str
     help: str
@@ -337,21 +337,21 @@ class Metric(NamedTuple):
 
 METRICS = (
     Metric("global step", "Global step of the model.", "", False),
-    Metric("steps", "Steps that this program has made.", "", True),
-    Metric("steps per second", "Steps per second since the measurement before.", "", False),
-    Metric("last step timestamp", "Time at which training was last seen to have made a step.", "seconds", False),
+    Metric("steps", "Steps that this program has run.", "", True),
+    Metric("steps per second", "Steps per second since the previous measurement.", "", False),
+    Metric("last step timestamp", "Time at which training last ran a step.", "seconds", False),
     Metric("last checkpoint timestamp", "Time at which the newest checkpoint was written.", "seconds", False),
-    Metric("restarts", "Starts of the loop after an error.", "", True),
+    Metric("restarts", "Restarts of the loop after an error.", "", True),
     Metric("running", "1 while training runs, 0 after its end.", "", False),
 )
-RESULT = Metric("result", "Numbers of the last result of a step that was read, such as the loss.", "", False)
+RESULT = Metric("result", "Numbers from the last step result that was read, such as the loss.", "", False)
 
 
 def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
     """The labels of a hook's metrics."""
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise TypeError(f"{name} must be a dictionary of texts by name, or None; got {labels!r}.")
+        raise TypeError(f"{name} must be a dictionary of strings by name, or None; got {labels!r}.")
     for label in labels:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
             raise ValueError(
@@ -368,8 +368,8 @@ class MeasuringHook(PeriodicHook):
       every_secs: seconds between two measurements.
       values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
         names to numbers. None to take the result if it is such itself.
-      checkpoint_dir: directory of the checkpoints, whose state file tells the age of the newest one; None to leave
-        that out.
+      checkpoint_dir: directory of the checkpoints, whose state file has the time of the newest one; None to leave the
+        age out.
 
     Raises:
       ValueError: `every_secs` isn't positive.
@@ -403,7 +403,7 @@ class MeasuringHook(PeriodicHook):
         self._last_steps, self._last_time = loop.steps, steady()
         self._measure(loop, running=1)
         self.never_due()
-        # After the first step, and then at intervals: a short program has its result, too.
+        # After the first step, and then at intervals, so that a short program also has its result.
         due_in(self, 0.0)
 
     def act(self, loop: Any) -> None:
@@ -430,7 +430,7 @@ class MeasuringHook(PeriodicHook):
 
     def _measure(self, loop: Any, running: int) -> None:
         time = steady()
-        # Never negative, whatever another loop has done with the hook: counters only grow.
+        # Never negative, even if another loop has used the hook, because counters only grow.
         steps, secs = max(loop.steps - self._last_steps, 0), time - self._last_time
         self._last_steps, self._last_time = loop.steps, time
         self._counts["steps"] += steps
@@ -446,7 +446,7 @@ class MeasuringHook(PeriodicHook):
         self._measured = measured
 
     def _read(self, result: Any) -> None:
-        # What a step returns need not be numbers, unless `values` says which.
+        # A step's result need not be numbers, unless `values` is set.
         self._result = numbers_in(result) if self._is_optional else named_numbers(self._values(result))
 
     def _checkpoint_time(self) -> float | None:
@@ -469,7 +469,7 @@ class ShownHooks:
         self._hooks: dict[frozenset[tuple[str, str]], MeasuringHook] = {}
 
     def show(self, labels: dict[str, str], hook: MeasuringHook) -> None:
-        """Shows the measurements of a hook from now on, in place of those of another one with the same labels."""
+        """Shows the measurements of a hook from now on, instead of another hook's with the same labels."""
         # Another thread may go through the hooks now.
         self._hooks = {**self._hooks, frozenset(labels.items()): hook}
 
@@ -478,7 +478,7 @@ class ShownHooks:
 
 
 def kept_by(owner: Any, make: Callable[[], _Kept]) -> _Kept:
-    """What an object has once, made when it is first asked for."""
+    """An attribute that is created at its first use."""
     with _lock:
         kept: _Kept | None = getattr(owner, _ATTRIBUTE, None)
         if kept is None:
@@ -488,10 +488,10 @@ def kept_by(owner: Any, make: Callable[[], _Kept]) -> _Kept:
 
 
 class PrometheusHook(MeasuringHook):
-    """Tells Prometheus how training goes on: steps, steps per second, the loss, the age of the newest checkpoint.
+    """Reports the progress of training to Prometheus: steps, steps per second, loss, age of the newest checkpoint.
 
-    The package prometheus_client asks for the measurements when they are collected, in its own thread: a step pays
-    nothing. The program starts that, with `prometheus_client.start_http_server(8000)`, or pushes to a gateway.
+    The package prometheus_client reads the measurements when they are collected, in its own thread, at no cost per
+    step. The program starts that, with `prometheus_client.start_http_server(8000)`, or pushes to a gateway.
 
     The metrics have the names `fastsup_global_step`, `fastsup_steps_total`, `fastsup_steps_per_second`,
     `fastsup_last_step_timestamp_seconds`, `fastsup_last_checkpoint_timestamp_seconds`, `fastsup_restarts_total`,
@@ -503,10 +503,10 @@ class PrometheusHook(MeasuringHook):
       registry: `prometheus_client.CollectorRegistry`; None for `prometheus_client.REGISTRY`.
       every_secs: seconds between two measurements.
       values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
-        names to numbers. None to take the result if it is such itself. In a session, the hook's `fetches` say what the
-        result is.
-      checkpoint_dir: directory of the checkpoints, whose state file tells the age of the newest one; None to leave
-        that out.
+        names to numbers. None to take the result if it is such itself. In a session, the result is the value of the
+        hook's `fetches`.
+      checkpoint_dir: directory of the checkpoints, whose state file has the time of the newest one; None to leave the
+        age out.
 
     Raises:
       ImportError: prometheus_client isn't installed.
@@ -540,13 +540,13 @@ class PrometheusHook(MeasuringHook):
 
 
 class _Collector:
-    """What a registry asks for the measurements of all hooks: it takes each name of a metric once."""
+    """Collects the measurements of all hooks for a registry, which accepts each metric name once."""
 
     def __init__(self) -> None:
         self.hooks = ShownHooks()
 
     def describe(self) -> list[Any]:
-        """The metrics without a sample: registries ask which names there are."""
+        """The metrics without a sample, from which registries get the names."""
         return [_family(metric, []) for metric in (*METRICS, RESULT)]
 
     def collect(self) -> Iterator[Any]:
@@ -579,10 +579,10 @@ def _registered(registry: Any) -> _Collector:
 
 
 class OpenTelemetryHook(MeasuringHook):
-    """Tells OpenTelemetry how training goes on: steps, steps per second, the loss, the age of the newest checkpoint.
+    """Reports the progress of training to OpenTelemetry: steps, steps per second, loss, age of the newest checkpoint.
 
-    The instruments are observable ones: OpenTelemetry asks for the measurements when it exports, in a thread of its
-    own, and a step pays nothing. The program sets the exporter up, as for any program.
+    The instruments are observable ones: OpenTelemetry reads the measurements when it exports, in its own thread, at no
+    cost per step. The program sets the exporter up, as for any program.
 
     The instruments have the names `fastsup.global_step`, `fastsup.steps`, `fastsup.steps_per_second`,
     `fastsup.last_step_timestamp`, `fastsup.last_checkpoint_timestamp`, `fastsup.restarts`, `fastsup.running`, and
@@ -617,7 +617,8 @@ class OpenTelemetryHook(MeasuringHook):
             ) from error
         if meter is not None and not isinstance(meter, metrics.Meter):
             raise TypeError(f"meter must be an opentelemetry.metrics.Meter, or None; got {meter!r}.")
-        # Each call of `get_meter` may return another object: the module stands for the meter of the global provider.
+        # Each call of `get_meter` may return a different object, so the module is the key for the global provider's
+        # meter.
         self._owner: Any = metrics if meter is None else meter
         self._meter: Any = metrics.get_meter("fastsup") if meter is None else meter
         self._attributes = check_labels("attributes", attributes)

@@ -67,7 +67,7 @@ class NanGuardHook(PeriodicHook):
         """Checks the results of several steps that were made in one call.
 
         Args:
-          loop: the `StepLoop`, whose global step is that of the last one.
+          loop: the `StepLoop`, whose global step is the last step's.
           values: the results, with the steps as the first dimension.
         """
         if self._takes_result and not _any_nan(values):
@@ -90,7 +90,7 @@ class NanGuardHook(PeriodicHook):
         self.has_found = True
         message = f"NaN in the result of step {step}: {', '.join(bad)}"
         if getattr(loop, "step_is_native", False):
-            message += ". It is NaN, too, where a step in C doesn't set loop->result."
+            message += ". It is also NaN if a step in C doesn't set loop->result."
         if self._fail_on_nan:
             raise NanResultError(message)
         _logger.warning(message)
@@ -99,7 +99,7 @@ class NanGuardHook(PeriodicHook):
 
 def _any_nan(values: Any) -> bool:
     """Whether there is NaN among numbers of several steps, or in what may be none."""
-    import numpy as np  # Who gives several results at once has loaded it.
+    import numpy as np  # A step that returns several results in one call has loaded it.
 
     arrays = values.values() if isinstance(values, Mapping) else [values]
     return not all(

@@ -18,8 +18,8 @@ _logger = logging.getLogger("fastsup")
 def due_in(hook: Hook, secs: float) -> None:
     """Makes a hook due some time from now.
 
-    `due_at_time` takes a time of day. The way over it would make each interval longer by what that clock was adjusted
-    by since the process began.
+    `due_at_time` takes a time of day. A conversion would lengthen each interval by the adjustments of that clock since
+    the process started.
     """
     Scheduled.due_at_time(hook, steady() + secs)
 
@@ -32,11 +32,11 @@ class PeriodicHook(Hook):
     Args:
       every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
         rounded up.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that
+      every_secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that
         passes first counts.
       every_epochs: `act` is called after the last step of each epoch whose number is a multiple of this number, or
-        None. The step of the loop takes batches that know their epochs: `fastsup.bind_batches` of a
-        `fastsup.loop.Epochs` or a `fastsup.ArrayBatches`, or that of `fastsup.loop.train`.
+        None. Requires batches with epochs: from `fastsup.bind_batches` with a `fastsup.loop.Epochs` or a
+        `fastsup.ArrayBatches`, or from `fastsup.loop.train`.
 
     Raises:
       ValueError: an interval isn't positive, or none is given.
@@ -68,7 +68,7 @@ class PeriodicHook(Hook):
           NotImplementedError: the subclass doesn't override this method.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must override act(loop): there is nothing to do at intervals."
+            f"{type(self).__name__} must override act(loop): otherwise it does nothing at intervals."
         )
 
     def begin(self, loop: Any) -> None:
@@ -86,7 +86,7 @@ class PeriodicHook(Hook):
         length = getattr(batches, "batches_per_epoch", None)
         if length is None:
             raise ValueError(
-                f"An interval of {self.every_epochs!r} epochs needs a step whose batches know their epochs. Pass "
+                f"An interval of {self.every_epochs!r} epochs requires a step whose batches have epochs. Pass "
                 "fastsup.bind_batches(step, batches) as the step of the loop, with fastsup.loop.Epochs(data) or a "
                 "fastsup.ArrayBatches as batches, or an interval in steps."
             )
@@ -174,10 +174,10 @@ def every(
 
     Args:
       steps: the function is called at the global steps that are multiples of this number, or None.
-      secs: seconds between two calls, counted from the loop's begin, or None. Of several intervals, the one that passes
+      secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that passes
         first counts.
       epochs: the function is called after the last step of each epoch whose number is a multiple of this number, or
-        None. `PeriodicHook` has the batches for which that is known.
+        None. See `PeriodicHook` for the supported batches.
       at_end: whether the function is also called when the loop ends without an error, unless it was called after the
         last step.
       on_error: whether the function is also called after an error. A class derived from `Hook` gets the error.
@@ -199,7 +199,7 @@ def every(
     if steps is None and secs is None and epochs is None:
         if not (at_end or on_error):
             raise ValueError(
-                "every must say when the function is called. Pass steps, secs, epochs, at_end or on_error."
+                "every requires at least one condition for the call. Pass steps, secs, epochs, at_end or on_error."
             )
         secs = math.inf
 
@@ -213,11 +213,11 @@ def every(
 class StopAtStepHook(Hook):
     """Stops the loop at a global step, or after a number of steps.
 
-    A loop that begins at the step, or after it, does no step.
+    A loop that starts at or after that step runs no steps.
 
     Args:
       last_step: the global step after which the loop ends, including the steps of earlier runs; or
-      num_steps: steps to do from the loop's begin on. Exactly one of the two.
+      num_steps: number of steps to run, counted from the loop's start. Exactly one of the two.
 
     Raises:
       TypeError: `last_step` or `num_steps` isn't an integer.
@@ -258,7 +258,7 @@ class TimeLimitHook(Hook):
     """Stops the loop after a time, at the end of the step that is under way then.
 
     Args:
-      secs: seconds since the begin of the loop, by a clock that can't be set.
+      secs: seconds since the start of the loop, by a clock that can't be set.
 
     Raises:
       ValueError: `secs` isn't positive.
@@ -282,7 +282,7 @@ def stop_steps(hooks: Iterable[Any], first_step: int) -> list[int]:
 
     Args:
       hooks: the hooks.
-      first_step: the global step from which the loop begins.
+      first_step: the global step at which the loop starts.
     """
     stops = [hook for hook in hooks if isinstance(hook, StopAtStepHook)]
     return [first_step + (stop.num_steps or 0) if stop.last_step is None else stop.last_step for stop in stops]

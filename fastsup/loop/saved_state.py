@@ -42,11 +42,11 @@ class SavedState:
     """One state of a checkpoint: how it is saved, read, checked and set.
 
     Args:
-      name: the name that the program has given it.
+      name: its name in the program.
     """
 
     is_tensorflows = False
-    # Whether `misfits` has found all that doesn't fit before `set` is called.
+    # Whether `misfits` finds all mismatches before `set` is called.
     is_checked = False
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class SavedState:
         raise NotImplementedError
 
     def read(self, folder: str, saved: Any) -> Any:
-        """Reads what `save` has written. Changes nothing."""
+        """Reads the files that `save` wrote. Changes nothing."""
         raise NotImplementedError
 
     def misfits(self, value: Any, strict: bool) -> list[str]:
@@ -77,7 +77,7 @@ def state_of(name: str, state: Any) -> SavedState:
 
     Args:
       name: its name.
-      state: what the program has given.
+      state: the program's argument.
 
     Raises:
       TypeError: there is no way.
@@ -150,7 +150,7 @@ def _set_bits(generator: Any, saved: Any) -> None:
 
 
 class _PairState(SavedState):
-    """State that a function returns, and another one sets: it may have another structure after each step."""
+    """State that one function returns and another one sets. Its structure may change from step to step."""
 
     def __init__(self, name: str, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
         super().__init__(name)
@@ -211,7 +211,7 @@ class _TensorFlowState(SavedState):
 
     def read(self, folder: str, saved: Any) -> Any:
         if saved["format"] != "tensorflow":
-            raise ValueError(f"{self.name} was saved without TensorFlow, and is a tf.train.Checkpoint here.")
+            raise ValueError(f"{self.name} was saved without TensorFlow, but is a tf.train.Checkpoint in the program.")
         return os.path.join(folder, self.name)
 
     def set(self, value: Any) -> None:
@@ -252,7 +252,9 @@ def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any)
 
         return torch.load(os.path.join(folder, f"{name}.pt"), map_location="cpu", weights_only=True)
     if saved["format"] != "tree":
-        raise ValueError(f"{name} was saved as a tf.train.Checkpoint, and isn't one here. Pass such an object.")
+        raise ValueError(
+            f"{name} was saved as a tf.train.Checkpoint, but isn't one in the program. Pass a tf.train.Checkpoint."
+        )
     arrays = _read_arrays(os.path.join(folder, f"{name}.npz")) if saved["has_arrays"] else {}
     needs_template = arrays or _has_nodes(saved["tree"])
     return _decode(saved["tree"], arrays, template() if needs_template else _MISSING, name)
@@ -294,21 +296,21 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _array_node(value: Any, path: str) -> dict[str, Any] | None:
-    """What the JSON text says of an array, without its name in the `.npz` file; None for what isn't an array."""
+    """An array's entry in the JSON file, without its name in the `.npz` file; None if it isn't an array."""
     if _is_instance(value, "jax", "Array"):
         if not value.is_fully_addressable:
             raise TypeError(
-                f"{path} is an array of several processes, which one process can't save. Save it with orbax, by "
-                "CheckpointHook(function, ...)."
+                f"{path} is an array of several processes, which one process can't save. Save it with orbax, in a "
+                f"CheckpointHook(function, ...)."
             )
         if _is_key(value):
             return {"kind": "key", "dtype": str(sys.modules["jax"].random.key_impl(value))}
-        # A weak type gives way to that of another operand.
+        # A weak type yields to the other operand's type.
         weak = {"weak": True} if value.weak_type else {}
         return {"kind": "jax", "dtype": value.dtype.name, **weak}
     if _is_instance(value, "numpy", "ndarray") or _is_instance(value, "numpy", "generic"):
         if value.dtype.hasobject:
-            raise TypeError(f"{path} is an array of Python objects. Only arrays of numbers or texts are saved.")
+            raise TypeError(f"{path} is an array of Python objects. Only arrays of numbers or strings are saved.")
         kind = "numpy" if _is_instance(value, "numpy", "ndarray") else "scalar"
         return {"kind": kind, "dtype": value.dtype.name}
     return None
@@ -342,8 +344,8 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
             if _is_tensorflows(value)
             else (
                 "Pass an object with state_dict and load_state_dict under its own name; for anything else, pass a pair "
-                "of functions: one that returns numbers, texts, arrays, lists and dicts, and one that sets the state "
-                "from them."
+                "of functions: one that returns numbers, strings, arrays, lists and dicts, and one that sets the "
+                "state from them."
             )
         )
         raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which isn't saved. {remedy}")
@@ -361,7 +363,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
 
 
 def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
-    """The kind of a container, and its parts by name; None for what isn't a container.
+    """The kind of a container, and its parts by name; None if it isn't a container.
 
     The kind "node" is for containers that can only be made again from one of the same type.
     """
@@ -385,7 +387,7 @@ def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
 
 
 def _jax_parts(value: Any) -> tuple[list[tuple[str, Any]], Any] | None:
-    """The parts of a container that JAX knows, by name, and JAX's definition of it."""
+    """The parts, by name, of a container that is registered with JAX, and JAX's definition of it."""
     jax: Any = sys.modules.get("jax")
     if jax is None or value is None or jax.tree_util.all_leaves([value]):
         return None
@@ -446,7 +448,7 @@ def _decode_array(node: dict[str, Any], array: Any, template: Any) -> Any:
 
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=node["dtype"])
     array = _with_dtype(array, node["dtype"])
-    # The program may have an array of NumPy where it had one of JAX, or a number, and the other way round.
+    # A NumPy array may replace a JAX array or a number, and vice versa.
     is_jax, is_numpy = _is_instance(template, "jax", "Array"), _is_instance(template, "numpy", "ndarray")
     if kind == "scalar" and not (is_jax or is_numpy):
         return array[()]
@@ -476,8 +478,8 @@ def _check_type(kind: str, template: Any, path: str) -> None:
         return
     here = "nothing" if template is _MISSING else f"a {type(template).__qualname__}"
     raise ValueError(
-        f"{path} is a {kind} in the checkpoint, and {here} here. Make the state, with its initial values, before it is "
-        "restored."
+        f"{path} is a {kind} in the checkpoint, and {here} here. Create the state, with its initial values, before "
+        f"the restore."
     )
 
 
@@ -535,8 +537,8 @@ def _check_tensors(name: str, value: Any) -> None:
         torch.load(file, weights_only=True)
     except Exception as error:
         raise TypeError(
-            f"{name} is {_brief(value)} of type {type(value).__name__}, which torch.load doesn't read with "
-            "weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
+            f"{name} is {_brief(value)} of type {type(value).__name__}, which torch.load can't read with "
+            f"weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
         ) from error
 
 
@@ -585,7 +587,7 @@ def _misfits(template: Any, value: Any, path: str, strict: bool) -> Iterator[str
 
 
 def _assign(template: Any, value: Any) -> Any:
-    """Sets a container's parts in place. Returns what is to stand where the template stands."""
+    """Sets a container's parts in place. Returns the value that replaces the template."""
     if _is_instance(template, "numpy", "ndarray") and _is_instance(value, "numpy", "ndarray"):
         if template.shape == value.shape and template.dtype == value.dtype and template.flags.writeable:
             template[...] = value

@@ -1,7 +1,7 @@
 """Hooks of sessions in a loop: `StepLoop` calls TensorFlow's `SessionRunHook`s around its steps.
 
-These hooks ask a session for tensors of a graph. So they get a session whose graph has the global step and the step's
-results, by name, and each callback finds there what the loop has.
+These hooks fetch tensors from a session's graph. So they get a session whose graph has the global step and the step's
+results, by name, with the loop's current values.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["SessionHooks", "with_session_hooks"]
 
 _logger = logging.getLogger("fastsup")
 _NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
-# What acts on the graph of a program's own, and what does the same in a loop.
+# Hooks that require the program's own graph, and their replacements in a loop.
 _OF_GRAPHS = {
-    "CheckpointSaverHook": "it saves the variables of a graph. fastsup.loop.CheckpointHook saves the state of a loop",
-    "SummarySaverHook": "it runs the summaries of a graph. fastsup.loop.SummaryHook writes the results of a loop",
-    "FeedFnHook": "it feeds a graph. fastsup.bind_batches passes batches to a step function",
+    "CheckpointSaverHook": "it saves the variables of a graph. Use fastsup.loop.CheckpointHook in a loop",
+    "SummarySaverHook": "it runs the summaries of a graph. Use fastsup.loop.SummaryHook in a loop",
+    "FeedFnHook": "it feeds a graph. Use fastsup.bind_batches to pass batches to a step function",
 }
 
 
 def with_session_hooks(hooks: Any, step: Any) -> Any:
-    """The hooks of a loop, with those of sessions in one `SessionHooks` after the others.
+    """The hooks of a loop, with all session hooks combined in one `SessionHooks` at the end.
 
     The others may end the loop, and then no `before_run` is called for a coming step.
 
@@ -41,7 +41,7 @@ def with_session_hooks(hooks: Any, step: Any) -> Any:
       TypeError: a hook acts on a graph, which a loop doesn't have.
     """
     if not isinstance(hooks, Iterable):
-        return hooks  # The loop says what is wrong.
+        return hooks  # The loop reports the mistake.
     hooks = list(hooks)
     # A program with such a hook has imported TensorFlow.
     module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")
@@ -67,15 +67,15 @@ def _result_specs_of(step: Any) -> Callable[[], Any] | None:
 
 
 def _is_of_sessions(hook: Any, kind: type) -> bool:
-    # One that has a hook of loops in it is taken for that.
+    # An adapter around a loop hook counts as that loop hook.
     return isinstance(hook, kind) and not isinstance(getattr(hook, "loop_hook", None), LoopHook)
 
 
 class SessionHooks(Hook):
     """Calls hooks of sessions in each step of a loop.
 
-    `before_run` of a step is called at the end of the step before, or when the loop begins. `session.run` in a callback
-    runs operations that the hook has made in its `begin`.
+    A step's `before_run` is called at the end of the previous step, or when the loop starts. `session.run` in a
+    callback runs operations that the hook created in its `begin`.
 
     Args:
       hooks: the `SessionRunHook`s.
@@ -92,7 +92,7 @@ class SessionHooks(Hook):
         self._value: Any = None
         self._coordinator: Any = None
         self._run: Any = None
-        # The pairs of a hook and what it has requested for the coming step.
+        # Pairs of a hook and its request for the coming step.
         self._requests: list[tuple[Any, Any]] = []
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class SessionHooks(Hook):
                 args = SessionRunArgs(None)
             if args.feed_dict:
                 raise ValueError(
-                    f"before_run of {hook!r} feeds {list(args.feed_dict)}: the step of a loop takes no feeds. Pass "
+                    f"before_run of {hook!r} feeds {list(args.feed_dict)}: a loop's step accepts no feeds. Pass "
                     "values to the step function, with fastsup.bind."
                 )
             self._requests.append((hook, args))
@@ -200,7 +200,7 @@ class SessionHooks(Hook):
         return SessionRunContext(args, self._session)
 
     def _run_with_results(self, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`session.run` of a hook: the results are those of the last step."""
+        """`session.run` of a hook, with the last step's results."""
         return self._run(fetches, {**self._feeds(), **(feed_dict or {})}, *args, **kwargs)
 
     def _feeds(self) -> dict[Any, Any]:

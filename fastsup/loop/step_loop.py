@@ -24,13 +24,13 @@ _logger = logging.getLogger("fastsup")
 class StepLoop(fastsup.core.StepLoop):
     """Calls a step function again and again, and hooks after the steps on which they are due.
 
-    It is `fastsup.core.StepLoop` with what a training program needs around it.
+    Extends `fastsup.core.StepLoop` with signals, recovery and compiled calls.
 
     Args:
       step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
       hooks: iterable of `Hook`; or capsules with functions in C; or hooks of sessions (`SessionRunHook`), which are
-        called in each step. They find what a `fastsup.bind` or `fastsup.bind_batches` of a `tf.function` or a
-        `fastsup.function` returns in a dict by its key, as "loss:0".
+        called in each step. If the step is `fastsup.bind` or `fastsup.bind_batches` of a `tf.function` or a
+        `fastsup.function` that returns a dict, they find a result by its key, as "loss:0".
       max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit.
         If the global step has reached it before the first step, no step is run.
       initial_step: value of the global step before the first step, if nothing is resumed.
@@ -39,18 +39,17 @@ class StepLoop(fastsup.core.StepLoop):
         that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None: if one of the hooks
         is a `CheckpointHook` or a `Checkpoints`.
       resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run`
-        begins, the newest checkpoint that can be read is restored, and the number at the end of its name becomes the
-        global step.
-      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
+        starts, the newest intact checkpoint is restored, and the number at the end of its name becomes the global step.
+      steps: number of steps by which the global step grows in this loop, instead of `max_steps`; None for no limit.
         Steps that a recovery has lost are run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
-        `jit_compile=True`) make many steps in one compiled call, up to the next one after which a hook is due, if a
-        trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.
-        "never": one step after the other.
+        `jit_compile=True`) run all steps up to the next due hook in one compiled call, if a timing trial shows that
+        this is faster. "always": without a trial; a RuntimeError contains the reason if it isn't possible. "never": one
+        step after the other.
       max_recoveries: number of failures in a row after which the loop gives up. A failure is a
         `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step, or an error of `recover_from`. The step is
-        called again: at once, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint
-        is restored before. None: no limit.
+        called again: immediately, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest
+        checkpoint is restored before. None: no limit.
       recover_from: a class of errors of the step, or a tuple of such classes, that are failures too, for steps that
         aren't TensorFlow's: `ConnectionError`, `jax.errors.JaxRuntimeError`.
 
@@ -80,14 +79,14 @@ class StepLoop(fastsup.core.StepLoop):
         hooks = with_session_hooks(hooks, step)
         #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
         self.batches: Any = getattr(step, "batches", None)
-        # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
+        # Used by the steps of `fastsup.steps`, so that this module imports neither them nor TensorFlow.
         if fuse != "never" and hasattr(type(step), "fuse_steps"):
             fusable: Any = step
             step = fusable.fuse_steps(fuse)
         elif fuse == "always":
             raise RuntimeError(
-                f"{step!r} can't make several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
-                'function with jit_compile=True. fuse="auto" makes one step after the other.'
+                f"{step!r} can't run several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
+                'function with jit_compile=True. With fuse="auto", steps run one at a time.'
             )
         super().__init__(step, hooks, max_steps, initial_step, profiler, steps=steps)
         self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
@@ -98,8 +97,8 @@ class StepLoop(fastsup.core.StepLoop):
         self._manager = _manager_of(resume_from)
         if isinstance(resume_from, CheckpointHook | Checkpoints) and resume_from not in self.hooks:
             _logger.warning(
-                "resume_from, %r, isn't among the hooks: the loop restores its checkpoints and saves none. Add it to "
-                "hooks. If that is meant, pass the manager of a CheckpointHook.",
+                "resume_from, %r, isn't among the hooks: the loop restores its checkpoints but saves none. Add it to "
+                "hooks. If you don't want to save, pass the manager of a CheckpointHook.",
                 resume_from,
             )
         self._handle_signals = handle_signals
@@ -116,7 +115,7 @@ class StepLoop(fastsup.core.StepLoop):
 
     @property
     def fused(self) -> bool:
-        """True if many steps are made in one compiled call now, where no hook is due between them."""
+        """True if the loop currently runs many steps in one compiled call when no hook is due between them."""
         return getattr(self._step, "fused", False) is True
 
     @property
@@ -131,8 +130,8 @@ class StepLoop(fastsup.core.StepLoop):
           `result`: the value that the last step returned, or None if none was made.
 
         Raises:
-          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
-          RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
+          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM ended the loop, after the hooks' `end`.
+          RuntimeError: a C function failed, the loop is already running, or no checkpoint can be read.
           AssertionError: the newest checkpoint has no value for any object of `resume_from`.
           Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
@@ -143,7 +142,7 @@ class StepLoop(fastsup.core.StepLoop):
         watches = stop_signals.install()
         if self._signals_requested and not watches and signal.getsignal(signal.SIGTERM) is not stop_signals.on_signal:
             _logger.warning(
-                "handle_signals=True has no effect in %s: Python handles signals in the main thread alone. Call "
+                "handle_signals=True has no effect in %s: Python handles signals only in the main thread. Call "
                 "request_stop() from a handler there.",
                 threading.current_thread().name,
             )
@@ -176,7 +175,7 @@ class StepLoop(fastsup.core.StepLoop):
             if not (self._handle_signals and stop_signals.received()):
                 raise
             # The program leaves with the exit code of the signal.
-            _logger.error("The loop has not ended well after the signal: %s", error, exc_info=error)
+            _logger.error("The loop ended with an error after the signal: %s", error, exc_info=error)
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
@@ -210,7 +209,7 @@ class StepLoop(fastsup.core.StepLoop):
         if self.steps != self._steps_at_failure:
             self._failure_row.end()
             self._steps_at_failure = self.steps
-        delay = self._failure_row.add(error, "The step after global step %d has failed: %s", self.global_step, error)
+        delay = self._failure_row.add(error, "The step after global step %d failed: %s", self.global_step, error)
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))
@@ -234,6 +233,6 @@ def _manager_of(resume_from: Any) -> Any:
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook that has one, got "
+        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook with a manager, got "
         f"{resume_from!r}. To resume from your own save function, restore its state and pass initial_step."
     )

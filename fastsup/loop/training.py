@@ -1,4 +1,4 @@
-"""`train`: a loop with what a training usually needs around it."""
+"""`train`: a loop with the hooks that training usually needs."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def train(
     hooks: Iterable[Any] = (),
     progress: bool = True,
 ) -> StepLoop:
-    """Runs a training, with what it usually needs.
+    """Trains, with the hooks that training usually needs.
 
         loop = train(step, batches, max_steps=10_000, states={"model": model, "optimizer": optimizer},
                      directory="model", evaluate=evaluate, metric="accuracy", mode="max", patience=5)
 
-    - It goes on from the newest intact checkpoint in `directory`, and saves one every minute, at the end, and when
-      SIGTERM or SIGINT ends the program. With a `metric`, the best one stays, too.
+    - It resumes from the newest intact checkpoint in `directory`, and saves one every minute, at the end, and when
+      SIGTERM or SIGINT ends the program. With a `metric`, the best one is also kept.
     - With `patience`, it ends when the evaluations get no better, and restores the best checkpoint.
-    - The numbers that the step returns, every 100 steps, and those of the evaluations are written to
-      `directory/metrics.jsonl`, and for TensorBoard if that is installed. A bar or lines show the progress.
-    - NaN in a number that the step returns is an error. It is looked for every 100 steps, and before a checkpoint.
+    - The step's numbers, every 100 steps, and the evaluations' numbers are written to `directory/metrics.jsonl`, and
+      for TensorBoard if that is installed. A bar or lines show the progress.
+    - NaN in a number that the step returns is an error. It is checked every 100 steps, and before a checkpoint.
 
     For anything else, make a `StepLoop` with the hooks that you want.
 
@@ -69,11 +69,11 @@ def train(
       step: the step function: of the next batch of `data`, or without arguments. A batch that is a tuple or a list
         gives several arguments.
       data: the batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, an iterable, or a function of the number of the
-        epoch that returns one. What can be gone through several times, as a list or a DataLoader of PyTorch, is gone
-        through for all `epochs`, or until `max_steps`. The position of what has `state_dict` and `load_state_dict`, and
-        of what `Epochs` takes, is saved with the states.
+        epoch that returns one. An iterable that can be iterated several times, such as a list or a PyTorch DataLoader,
+        is repeated for all `epochs`, or until `max_steps`. The position of data with `state_dict` and
+        `load_state_dict`, or of data that `Epochs` accepts, is saved with the states.
       max_steps: the global step at which the loop ends; None for the end of the data.
-      epochs: number of times that the data is gone through. None: once, or with `max_steps` without a limit.
+      epochs: number of passes through the data. None: one, or with `max_steps` no limit.
       states: what `Checkpoints` saves and restores, by name.
       directory: where checkpoints and metrics go; None to save nothing.
       save_secs: seconds between two checkpoints. If the process is killed, it loses the steps since the last one.
@@ -88,11 +88,11 @@ def train(
       progress: whether the progress is shown.
 
     Returns:
-      The `StepLoop`, which has ended: with `result`, `global_step`, `restored_step` and `evaluation`.
+      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`.
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: an argument is missing that another one needs, or has no valid value.
+      ValueError: an argument that another one requires is missing, or has an invalid value.
       Exception: an error of the step function, of a hook, or of a restore.
     """
     check_flag(progress=progress)
@@ -150,7 +150,7 @@ def train(
             writer.close()
     if max_steps is not None and not loop.should_stop():
         _logger.warning(
-            "The data has ended at global step %d, before max_steps=%d. To go through it several times, pass a list or "
+            "The data has ended at global step %d, before max_steps=%d. To repeat it, pass a list or "
             "a function of the epoch's number as data.",
             loop.global_step,
             max_steps,
@@ -195,7 +195,7 @@ class _GuardedCheckpoints(Checkpoints):
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
-    """Refuses an argument that was given without another one."""
+    """Refuses an argument that was passed without another one."""
     for name, (value, other, other_name) in arguments.items():
         if value is not None and other is None:
             raise ValueError(f"{name}={value!r:.200} needs {other_name}. Pass both, or neither.")
@@ -229,7 +229,7 @@ def _with_data(
         data = Epochs(data, 1 if max_steps is None and epochs is None else epochs)
     elif epochs is not None:
         raise ValueError(
-            f"epochs={epochs!r} is for data that can be gone through several times, got {data!r:.200}. Pass epochs to "
+            f"epochs={epochs!r} is for data that can be iterated several times, got {data!r:.200}. Pass epochs to "
             "ArrayBatches, or repeat a dataset."
         )
     bound: Any = bind_batches(step, data)
@@ -237,7 +237,7 @@ def _with_data(
     if hasattr(batches, "state_dict") and not any(state is batches for state in states.values()):
         if "data" in states:
             raise ValueError(
-                "states must not have the name 'data': the position in the data is saved by that name. Rename it."
+                "states must not have the name 'data': the position in the data is saved under that name. Rename it."
             )
         states["data"] = batches
     return bound, states

@@ -28,7 +28,7 @@ class _LinesWriter:
         self.path: str = os.fspath(path)
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         _cut_unfinished_line(self.path)
-        # Each line goes to the system at once: a killed process loses none.
+        # Each line is passed to the operating system immediately, so a killed process loses none.
         self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115
         if not self._file.tell():
             self._file.write(self._header().encode())
@@ -83,9 +83,8 @@ class JsonLinesWriter(_LinesWriter):
 
         SummaryHook(JsonLinesWriter("metrics.jsonl"), every_steps=100)
 
-    A loop that goes on from a checkpoint appends to the file. Of two lines with one step and name, the later one
-    counts.
-    A value that is NaN or infinite is a text, since JSON has no such number.
+    A loop that resumes from a checkpoint appends to the file. Of two lines with one step and name, the later one
+    counts. A value that is NaN or infinite is a text, since JSON has no such number.
 
     Args:
       path: the file. Its directory is made if it doesn't exist.
@@ -104,7 +103,7 @@ class CsvWriter(_LinesWriter):
 
         SummaryHook(CsvWriter("metrics.csv"), every_steps=100)
 
-    A loop that goes on from a checkpoint appends to the file. Of two lines with one step and name, the later one
+    A loop that resumes from a checkpoint appends to the file. Of two lines with one step and name, the later one
     counts.
 
     Args:

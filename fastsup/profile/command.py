@@ -21,10 +21,10 @@ from fastsup.profile.table import Line, lines_of, print_lines
 
 __all__ = ["add_parser", "print_at_the_end", "run_profiled"]
 
-_UNTIL_THEN = "The profile has what ran until then."
-_FAILED = f"The script has failed: its error is above. {_UNTIL_THEN}"
+_UNTIL_THEN = "The profile covers everything up to that point."
+_FAILED = f"The script failed; see the error above. {_UNTIL_THEN}"
 _INTERRUPTED = f"The script was interrupted. {_UNTIL_THEN}"
-_EXITED = f"The script has ended with the exit code {{}}. {_UNTIL_THEN}"
+_EXITED = f"The script exited with code {{}}. {_UNTIL_THEN}"
 _UNUSABLE = 2
 # The exit code if a limit is exceeded.
 _ABOVE = 3
@@ -40,24 +40,22 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "profile",
-        help="run a script and say what its callbacks and hooks cost",
+        help="run a script and report the cost of its callbacks and hooks",
         usage="%(prog)s [options] script [argument ...]",
         # Otherwise arguments of the script would be taken for abbreviated options of the command.
         allow_abbrev=False,
-        description="Runs a script and says what its callbacks and hooks cost: those of Keras's fit, and of fastsup's "
-        "sessions and loops. Exits as the script does.",
+        description="Runs a script and reports the cost of its callbacks and hooks, in Keras's fit and in fastsup's "
+        "sessions and loops. Exits with the script's exit code.",
     )
-    parser.add_argument("--table", action="store_true", help="print the table, also where a file is asked for")
+    parser.add_argument("--table", action="store_true", help="print the table even if a file is written")
     parser.add_argument("--json", metavar="F", help="write the profile as JSON")
     parser.add_argument("--csv", metavar="F", help="write the rows of the table as CSV")
     parser.add_argument("--trace", metavar="F", help="write a Chrome trace, which Perfetto opens, of a sample of steps")
     parser.add_argument("--html", metavar="F", help="write a page")
     parser.add_argument(
-        "--summaries", metavar="DIR", help="write summaries for TensorBoard, every half a minute and at the end"
+        "--summaries", metavar="DIR", help="write summaries for TensorBoard, every half minute and at the end"
     )
-    parser.add_argument(
-        "--compare", metavar="F", help="say what is faster or slower than in F, which --json has written before"
-    )
+    parser.add_argument("--compare", metavar="F", help="compare with F, a file written earlier by --json")
     parser.add_argument(
         "--fail-above",
         metavar="'NAME N%'",
@@ -67,9 +65,9 @@ def add_parser(commands: Any) -> None:
         f"with code {_UNUSABLE} if no row has the name",
     )
     parser.add_argument(
-        "--allow-missing", action="store_true", help="only warn of a limit of --fail-above whose name no row has"
+        "--allow-missing", action="store_true", help="only warn about a --fail-above limit whose name matches no row"
     )
-    parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
+    parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="number of steps to skip at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
     add_script(parser, "the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
@@ -106,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.fail(f"--{kind} {path} can't be written: {problem}")
         other = taken.setdefault(os.path.realpath(path), f"--{kind}")
         if other != f"--{kind}" and not path.startswith("/dev/"):
-            arguments.fail(f"--{kind} {path} would overwrite what is there: that is {other}, too")
+            arguments.fail(f"--{kind} {path} would overwrite {other}: it is the same file")
     if arguments.summaries is not None and "://" not in arguments.summaries:
         # The script may change the working directory.
         arguments.summaries = os.path.abspath(arguments.summaries)
@@ -267,7 +265,7 @@ def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
     there = f"The hooks, callbacks and phases are {', '.join(names)}." if names else "Nothing was recorded."
     for name in missing:
         print(
-            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked."
+            f"python -m fastsup profile: --fail-above: no row has the name {name!r}, so its limit isn't checked."
             f"{did_you_mean(name, names)} {there}",
             file=sys.stderr,
         )

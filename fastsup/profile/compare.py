@@ -58,9 +58,9 @@ def load(path: str) -> dict[str, Any]:
         try:
             profile = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} isn't JSON: {error}. Give a file that --json has written.") from None
+            raise ValueError(f"{path} isn't JSON: {error}. Pass a file written by --json.") from None
     if not isinstance(profile, dict) or not _has(profile, _PROFILE):
-        raise ValueError(f"{path} isn't a profile. Give a file that --json has written.")
+        raise ValueError(f"{path} isn't a profile. Pass a file written by --json.")
     if profile["schema"] > SCHEMA:
         raise ValueError(
             f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is the "
@@ -104,8 +104,8 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     lines.append(_compared("whole step, with the time between steps", *whole))
     if abs(before["steps"] - now["steps"]) > _SAME * now["steps"]:
         text = (
-            f"{before['steps']} steps before, {now['steps']} now: what occurs once (setup, tracing, the end) is "
-            "divided by these."
+            f"{before['steps']} steps before, {now['steps']} now: one-time costs (setup, tracing, the end) are "
+            f"divided by these."
         )
         lines += [(line, "dim") for line in wrap(text, WIDTH)]
     per_step = [_per_step(profile, old_schema) for profile in (before, now)]
@@ -124,9 +124,9 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
         lines.append(((session or "all sessions")[:WIDTH], "bold"))
         lines += [line for _, line in sorted(sessions[session], key=lambda row: -row[0])]
     if same:
-        lines.append((f"{same} rows more differ by less than 5%, or by next to nothing of a step.", "dim"))
+        lines.append((f"{same} more rows differ by less than 5%, or by almost nothing per step.", "dim"))
     if old_schema:
-        lines.append(("One profile doesn't tell sessions and fetches apart: they are added up.", "dim"))
+        lines.append(("One profile doesn't distinguish sessions and fetches, so they are added up.", "dim"))
     return lines + _timelines(before, now, first)
 
 

@@ -26,9 +26,9 @@ def add_parser(commands: Any) -> None:
     """Adds the command to a parser of several. Arguments as for `fastsup.profile.command.add_parser`."""
     parser = commands.add_parser(
         "doctor",
-        help="say what is installed and how fast a step can be",
-        description="Says what is installed, how fast a step can be in each executor, and what often is in the way. "
-        "With a script: runs it, and says that of it.",
+        help="report the installation and how fast a step can be",
+        description="Reports what is installed, how fast a step can be in each executor, and common causes of slow "
+        "programs. With a script, runs it and reports on its sessions and functions.",
         usage="%(prog)s [-m] [script [argument ...]]",
         allow_abbrev=False,
     )
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     for text in said:
         print(f"! {text}")
     if not said and works:
-        print("Nothing in the way was found.")
+        print("No problems found.")
     return 0 if works else 1
 
 
@@ -81,7 +81,7 @@ def layers_of_keras_2() -> str:
     if not missing:
         return f"{what}: available (tf_keras)"
     return (
-        f"{what}: not available. A program that needs them: {', and '.join(missing)}. `run --tf1` and "
+        f"{what}: not available. To use them: {', and '.join(missing)}. `run --tf1` and "
         "install(tf1=True) set that variable."
     )
 
@@ -138,9 +138,7 @@ def _print_sessions() -> bool:
         return False
     print(f"The floor of this machine is about {duration(min(medians.values()))} a step.")
     if not passes_buffers():
-        print(
-            "This TensorFlow's buffers can't be emptied from here: a small step takes a fifth longer than it needs to."
-        )
+        print("fastsup can't empty this TensorFlow's buffers: a small step takes a fifth longer than necessary.")
     return True
 
 
@@ -175,7 +173,7 @@ def _print_functions() -> None:
     try:
         many = _per_step(lambda steps: StepLoop(bind(compiled), max_steps=steps, fuse="always").run(), 20 * _STEPS)
     except RuntimeError as error:
-        print(f"many steps in one compiled call: not here: {error}")
+        print(f"many steps in one compiled call: not available: {error}")
     else:
         print(
             f"many steps in one compiled call (jit_compile=True, "
@@ -207,8 +205,8 @@ def warnings() -> list[str]:
     installed = [name for name in TENSORFLOWS if version_of(name) is not None]
     if len(installed) > 1:
         said.append(
-            f"{' and '.join(installed)} are both installed, and each writes over the other's files. Uninstall all of "
-            "them, and install one."
+            f"{' and '.join(installed)} are both installed, and overwrite each other's files. Uninstall all of them, "
+            f"and install one."
         )
     estimator = version_of("tensorflow-estimator")
     # Of 2.15, fastsup takes the canned models.
@@ -216,10 +214,10 @@ def warnings() -> list[str]:
     if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(
             f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it; for "
-            "canned models, what to install is in `python -m fastsup docs migrating`."
+            f"canned models, see `python -m fastsup docs migrating`."
         )
     if cores() < 2:
-        said.append("Only one core: threads of an input pipeline and the step take turns on it.")
+        said.append("Only one core: the step and the threads of an input pipeline share it.")
     if sys.gettrace() is not None or sys.getprofile() is not None:
         said.append(
             "A debugger, coverage or a profiler traces Python: every callback of a hook costs several times more."
@@ -234,7 +232,7 @@ def warnings() -> list[str]:
         if os.environ.get(name, "0") != "0"
     ]
     if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
-        said.append("CUDA_LAUNCH_BLOCKING is set: every kernel is waited for. Unset it.")
+        said.append("CUDA_LAUNCH_BLOCKING is set: the program waits for every kernel. Unset it.")
     governor = _governor()
     if governor in ("powersave", "conservative"):
         said.append(f"The processor's governor is {governor}: short steps may run at its lowest clock rate.")

@@ -69,13 +69,13 @@ def findings(report: Report) -> list[Line]:
         if opened.library == "tensorflow":
             ours = counterpart(opened.kind.partition(".")[0]) or "fastsup.Session"
             where = f" in {opened.place}" if opened.place else ""
-            lines += _warning(f"{opened.kind}{where} is TensorFlow's own: {ours} does the same at less cost.")
+            lines += _warning(f"{opened.kind}{where} is TensorFlow's: {ours} does the same at a lower cost.")
     for part in report.sessions:
         for kind in part.tensorflow_hooks:
             if counterpart(kind):
                 lines += _warning(
-                    f"The hook {kind} of {part.name} is TensorFlow's own, and called in every step: "
-                    f"{counterpart(kind)} is left out of those in which it has nothing to do."
+                    f"The hook {kind} of {part.name} is TensorFlow's, and called in every step: "
+                    f"{counterpart(kind)} is skipped in steps in which it has no work."
                 )
     return lines + _warning(report.advice(), "")
 

@@ -42,7 +42,7 @@ def limit_of(text: str) -> Limit:
     """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"a limit is a name and per cent (0 to 100), such as 'ModelCheckpoint 5%', got {text!r}")
+        raise ValueError(f"a limit is a name and a percentage (0 to 100), such as 'ModelCheckpoint 5%', got {text!r}")
     if float(found[2]) > 100:
         raise ValueError(f"a limit is at most 100%, got {text!r}")
     return Limit(found[1], float(found[2]) / 100)

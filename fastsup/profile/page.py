@@ -112,7 +112,7 @@ def as_html_part(report: Report, recorder: Recorder) -> str:
 {_histogram(report)}
 {_timeline_of_program(report, colours)}
 <h2>The slowest steps</h2>
-<p>Each on its own scale. The parts without a colour are the session layer itself.</p>
+<p>Each on its own scale. The parts without a color are the session layer itself.</p>
 {_timelines(recorder, colours)}
 <h2>Numbers</h2>
 <pre>{escape(as_text(report))}</pre>

@@ -97,7 +97,7 @@ class HookProfiler(Recorder):
     def __init__(self, skip_steps: int = 0, step_markers: bool = False, clock: ManualClock | None = None) -> None:
         if step_markers and find_spec("tensorflow") is None:
             raise ImportError(
-                "step_markers are for TensorFlow's profiler, which isn't here: pip install 'fastsup[cpu]'."
+                "step_markers require TensorFlow's profiler, which isn't installed: pip install 'fastsup[cpu]'."
             )
         super().__init__(skip_steps, step_markers, clock)
         # Set by the command that runs the program.
@@ -192,11 +192,11 @@ class HookProfiler(Recorder):
         return report_of(self, head, timeline, program.plain_sessions, program.functions, tensorflow_call_ns)
 
     def table(self) -> str:
-        """Returns what was recorded so far, as a table of at most 80 columns, without colours."""
+        """Returns what was recorded so far, as a table of at most 80 columns, without colors."""
         return as_text(self.report())
 
     def print_table(self, file: TextIO | None = None) -> None:
-        """Prints the table, with colours if `file` is a terminal and rich is installed.
+        """Prints the table, with colors if `file` is a terminal and rich is installed.
 
         Args:
           file: text stream; None for `sys.stdout`.
@@ -259,7 +259,7 @@ class HookProfiler(Recorder):
     __copy__ = __deepcopy__
 
     def __reduce__(self) -> Any:
-        raise TypeError("A HookProfiler can't be pickled: it may be recording. Pickle its report().")
+        raise TypeError("A HookProfiler can't be pickled: it may be recording. Pickle its report() instead.")
 
 
 def _write(path: Path, text: str) -> None:

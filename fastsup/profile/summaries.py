@@ -46,7 +46,7 @@ class ProfileSummaries:
             from tensorflow.python.lib.io import file_io
         except ImportError as error:
             raise ImportError(
-                "Summaries are written by TensorFlow, which isn't here: pip install 'fastsup[cpu]'."
+                "Summaries require TensorFlow, which isn't installed: pip install 'fastsup[cpu]'."
             ) from error
         if not file_io.is_directory(directory):
             file_io.recursive_create_dir(directory)

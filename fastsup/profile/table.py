@@ -190,7 +190,7 @@ def as_text(report: Report) -> str:
 
 
 def print_table(report: Report, file: TextIO) -> None:
-    """Prints the table, with colours if `file` is a terminal and rich is installed.
+    """Prints the table, with colors if `file` is a terminal and rich is installed.
 
     Args:
       report: the report.

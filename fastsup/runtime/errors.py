@@ -15,8 +15,8 @@ from fastsup.runtime.graph.effects import is_pure
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 
 _HINT = (
-    '\n(The single-threaded executor doesn\'t say which operation it was{}. Run it again with executor="inline", an '
-    "argument of sessions and of RunConfig: then the error says it.)"
+    '\n(The single-threaded executor doesn\'t name the operation{}. To see it, run again with executor="inline", an '
+    "argument of sessions and of RunConfig.)"
 )
 _MOST_NAMES = 8
 # What a session spends at most on finding the operations that its errors come from.
@@ -24,7 +24,7 @@ _MOST_SEARCH_SECS = 10.0
 
 # What it says of a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
-_REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" takes one that can.)'
+_REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" chooses one that can.)'
 
 
 class ErrorSources:

@@ -45,7 +45,7 @@ EXECUTORS = ("auto", POOL, INLINE, SINGLE)
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 CALLING_THREAD = -1
 # What errors of the single-threaded executor advise.
-REMEDY = 'Pass executor="auto", "inline" or "thread_pool" in place of executor="single_threaded".'
+REMEDY = 'Pass executor="auto", "inline" or "thread_pool" instead of executor="single_threaded".'
 REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
 # Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one
@@ -219,7 +219,7 @@ def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
-    """The operations that a step may run, in the order of their creation: not what initialises, saves or restores."""
+    """The operations that a step may run, in the order of their creation: not what initializes, saves or restores."""
     operations: list[ops.Operation] = graph.get_operations()
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES

@@ -337,7 +337,7 @@ cdef class CompiledCallable:
     Args:
       session_handle: the C++ session.
       lifetime: whether the session is open.
-      options: CallableOptions, serialised.
+      options: CallableOptions, serialized.
       size: an estimate of the memory that it takes, in bytes.
     """
 
@@ -444,7 +444,7 @@ cdef class Plan:
       feeds: what is fed, in the order of the options: pairs of a key of the feed dictionary and its tensor.
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
-      options: CallableOptions, serialised.
+      options: CallableOptions, serialized.
       access: what the run does to variables: a VariableAccess.
       returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
     """
@@ -635,7 +635,7 @@ cdef class PlanCache:
         """A callable for another executor.
 
         Args:
-          options: CallableOptions, serialised.
+          options: CallableOptions, serialized.
           size: an estimate of its bytes.
           is_releasable: whether it may be released before the session is closed.
 
@@ -976,7 +976,7 @@ cdef class PlanFinder:
         return 0
 
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Has a plan recognised by these fetches, objects that don't change."""
+        """Has a plan recognized by these fetches, objects that don't change."""
         plan.order_feeds(feed_dict)
         plan.cached_fetches = fetches
         return 0

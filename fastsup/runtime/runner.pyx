@@ -98,8 +98,8 @@ cdef class StepGate:
                 now = time.monotonic()
                 if now - started >= self.patience_secs:
                     logging.warning(
-                        "A step has been running for %d seconds. The checkpoint is written meanwhile: its variables "
-                        "may belong to different steps. See `python -m fastsup docs dropin#checkpoints`.",
+                        "A step has been running for %d seconds. The checkpoint is written in the meantime, so its "
+                        "variables may come from different steps. See `python -m fastsup docs dropin#checkpoints`.",
                         now - started,
                     )
                     return
@@ -491,7 +491,7 @@ cdef class StepCount:
         return 0
 
     cdef bint know(self) except -1:
-        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
+        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialized."""
         cdef SessionRunner session = self.session
         cdef uint64_t step_epoch = session.step_epoch
         cdef int64_t counted

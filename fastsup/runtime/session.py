@@ -379,7 +379,7 @@ def close_remote(close: Callable[[], None], target: object) -> bool:
     if call.has_returned(CLOSE_SECS):
         return True
     logging.warning(
-        "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
+        "A session of %s couldn't be closed within %g s and is abandoned: a task of its cluster doesn't answer. See "
         "`python -m fastsup docs dropin#sessions-and-executors`.",
         target,
         CLOSE_SECS,

@@ -52,7 +52,7 @@ class Trial:
     """Finds out which of two executors is faster for a plan, on the plan's own runs.
 
     The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
-    only then: making one optimises the graph, which takes long for large ones. Besides, the plan must have run so often
+    only then: making one optimizes the graph, which takes long for large ones. Besides, the plan must have run so often
     that it has saved as much time, against TensorFlow's own session. From then on they take turns.
 
     Args:

@@ -16,7 +16,7 @@ from fastsup.steps.rows import take_rows
 if TYPE_CHECKING:
     from tensorflow import nest
 
-    _State = object  # TensorFlow's classes have no known type.
+    _State = object  # TensorFlow's classes are untyped.
 else:
     try:
         from fastsup.runtime import tensorflow
@@ -45,15 +45,15 @@ class ArrayBatches(_State):
 
     It is an iterator, as `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))` is one, for data
     that fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
-    position, as that of an iterator of tf.data. Without TensorFlow, it gives the same batches in the same order.
+    position, like a tf.data iterator's. Without TensorFlow, it gives the same batches in the same order.
 
     Args:
-      arrays: an array, or a tuple, list or dict of arrays, nested as you like, whose first dimensions are equal: that
-        of the rows. Arrays that aren't contiguous in memory are copied once.
+      arrays: an array, or a tuple, list or dict of arrays, nested arbitrarily, whose first dimensions, the rows, are
+        equal. Arrays that aren't contiguous in memory are copied once.
       batch_size: number of rows of a batch.
       shuffle: whether each epoch has another order of the rows. All rows are in each epoch, once.
       seed: integer from which the orders follow; the same seed gives the same orders. None: a random one.
-      epochs: number of times that all rows are gone through, or None for no limit.
+      epochs: number of passes over all rows, or None for no limit.
       drop_remainder: whether the last batch of an epoch is left out if it has fewer rows than the others.
 
     Attributes:
@@ -109,7 +109,7 @@ class ArrayBatches(_State):
 
     @property
     def position(self) -> int:
-        """Number of batches that were taken. Set it to go on from another one."""
+        """Number of batches that were taken. Set it to continue from another position."""
         return self._position
 
     @position.setter
@@ -117,7 +117,7 @@ class ArrayBatches(_State):
         if isinstance(position, bool) or not isinstance(position, int):
             raise TypeError(f"position must be an integer, got {position!r} of type {type(position).__name__}.")
         if not 0 <= position <= self._last:
-            raise ValueError(f"position must lie between 0 and {self._last}, the number of batches; got {position}.")
+            raise ValueError(f"position must be between 0 and {self._last}, the number of batches; got {position}.")
         self._position = position
 
     @property
@@ -130,7 +130,7 @@ class ArrayBatches(_State):
 
     @property
     def full_batch_spec(self) -> Any:
-        """The same of a batch of `batch_size` rows."""
+        """The element spec of a full batch."""
         return self._spec(self.batch_size)
 
     def _spec(self, size: int | None) -> Any:
@@ -225,18 +225,18 @@ class ArrayBatches(_State):
         return {"position": self._position, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a position that a checkpoint has.
+        """Resumes from a saved position.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
 
         Raises:
           ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
         """
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
-                f"shuffle must be {state['seed'] is not None}, as it was when the checkpoint was saved, to go on from "
-                "its position."
+                f"shuffle must be {state['seed'] is not None}, as when the checkpoint was saved, to resume from its "
+                f"position."
             )
         self.seed = state["seed"]
         self.position = state["position"]
@@ -246,10 +246,10 @@ class ArrayBatches(_State):
         return json.dumps(self.state_dict())
 
     def deserialize(self, string_value: str) -> None:
-        """Goes on from a position that a checkpoint has, as `load_state_dict`.
+        """Resumes from a saved position, like `load_state_dict`.
 
         Args:
-          string_value: what `serialize` has returned.
+          string_value: the result of `serialize`.
 
         Raises:
           ValueError: as `load_state_dict`.
@@ -296,7 +296,7 @@ def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
 def _contiguous(leaf: Any) -> NDArray[Any]:
     array = np.asarray(leaf)
     if array.ndim == 0:
-        raise ValueError(f"arrays must have a first dimension, that of the rows; got {leaf!r}.")
+        raise ValueError(f"arrays must have a first dimension, which counts the rows; got {leaf!r}.")
     return np.ascontiguousarray(array)
 
 

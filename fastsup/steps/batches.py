@@ -54,7 +54,7 @@ class Buffers:
         self._are_shared = False
 
     def tensors(self) -> list[Any]:
-        """The tensors of what the arrays hold now."""
+        """The tensors with the arrays' current content."""
         if not self._are_shared:
             device = context.context().device_name
             self._tensors = [ops.EagerTensor(array, device=device, dtype=None) for array in self.arrays]
@@ -73,8 +73,8 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 class ArrayBlocks:
     """Blocks of an `ArrayBatches`, of which a thread fills the next one.
 
-    Each block begins where `batches` stands, or where the block before ends: a program may set `batches.position`, or
-    restore it, at any time.
+    Each block starts at the position of `batches`, or after the previous block: a program may set or restore
+    `batches.position` at any time.
 
     Args:
       batches: the batches.
@@ -110,7 +110,7 @@ class ArrayBlocks:
         return self._filled.tensors()
 
     def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
-        """The batches that come next.
+        """The next batches.
 
         Args:
           limit: the most that are wanted.
@@ -118,8 +118,8 @@ class ArrayBlocks:
 
         Returns:
           The tensors of a block, the place of the next batch in it, and how many batches there are from there on, at
-          most `limit`. 0 if the next batch has fewer rows than others, or there is none: `next` then has it, or says
-          so.
+          most `limit`. 0 if the next batch has fewer rows than others, or there is none: `next` then returns it, or
+          raises.
         """
         position = self.batches.position
         if self._key != self.batches.seed or not self._first <= position < self._first + self._count:
@@ -128,7 +128,7 @@ class ArrayBlocks:
         return self._filled.tensors(), place, min(limit, self._count - place)
 
     def taken(self, count: int) -> None:
-        """Says that steps take batches.
+        """Records that steps use batches.
 
         Args:
           count: how many; a negative one has the last ones back.
@@ -168,8 +168,7 @@ def next_element(iterator: Any) -> Any:
       iterator: the `tf.data.Iterator`.
 
     Raises:
-      StopIteration: the input has ended.
-      tf.errors.OpError: the input has failed.
+      StopIteration: the input has ended. tf.errors.OpError: the input failed.
     """
     try:
         return _getter()(iterator)
@@ -183,7 +182,7 @@ def why_not_stacked(element_spec: Any) -> str:
     """Why batches can't be stacked into blocks; an empty string if they can.
 
     Args:
-      element_spec: that of the batches' iterator.
+      element_spec: the element spec of the batches' iterator.
     """
     for spec in tf.nest.flatten(element_spec):
         if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_numpy_compatible and spec.dtype != tf.string):
@@ -202,7 +201,7 @@ class IteratorBlocks:
 
     Attributes:
       why_never: why there can't be blocks; an empty string if there can.
-      may_differ: whether a batch may have another shape than the one before it.
+      may_differ: whether a batch's shape may differ from the previous batch's.
     """
 
     def __init__(self, iterator: Any) -> None:
@@ -217,7 +216,7 @@ class IteratorBlocks:
         self._has_fit = False
         # The shapes of the last element, if it was the first one that did not fit into the block.
         self._odd: list[Any] | None = None
-        # What comes after the block: an element of another shape, as a flat list, or an error of the input.
+        # The item after the block: an element of another shape, as a flat list, or an input error.
         self._held: list[Any] | None = None
         self._error: BaseException | None = None
         # The error of a step whose element was taken before the block.
@@ -225,9 +224,9 @@ class IteratorBlocks:
 
     @property
     def spec(self) -> Any:
-        """The structure of `tf.TensorSpec`s of a batch in blocks; None if that isn't known yet.
+        """The structure of `tf.TensorSpec`s of a batch in blocks; None if it isn't known yet.
 
-        Set it to what it was in a loop before. Batches of another shape then change it when they come.
+        Set it to its value in an earlier loop. Batches of another shape then change it.
         """
         if self._spec is None and not self.may_differ and not self.why_never:
             self.spec = self._iterator.element_spec
@@ -326,13 +325,13 @@ class IteratorBlocks:
         try:
             self._held = tf.nest.flatten(next_element(self._iterator))
         except StopIteration:
-            return  # The iterator says it again, unless the program sets it back before.
+            return  # The iterator raises it again, unless the program resets it first.
         except Exception as error:
             self._error = error
         except BaseException as error:
             if not self._count:
                 raise
-            self._error = error  # Ctrl-C: the steps of what was taken come first.
+            self._error = error  # Ctrl-C: the steps of the taken batches run first.
 
     def _peek_fits(self) -> bool:
         """Whether there is a next element, of the shape of those in blocks."""

@@ -14,7 +14,7 @@ __all__ = ["BatchStep", "BoundStep", "batch_step", "bind"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The structure of what a step function returns, of tensors or their specs; None if it isn't known."""
+    """The structure of a step function's result, of tensors or their specs; None if it is unknown."""
     step, instance = without_instance(step)
     trace = getattr(step, "get_concrete_function", None)
     return None if trace is None else trace(*instance, *args, **kwargs).structured_outputs
@@ -24,11 +24,11 @@ class BoundStep(Bound):
     """A step without arguments. `fastsup.bind` makes it."""
 
     def result_specs(self) -> Any:
-        """The structure of a step's results, of tensors or their specs; None if it isn't known."""
+        """The structure of a step's results, of tensors or their specs; None if it is unknown."""
         return _result_specs(self.step, self.args, self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, so that it can make several steps at once, if XLA compiles it.
+        """The step, which can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -42,7 +42,7 @@ class BatchStep(BatchCall):
     Args:
       step: the step function.
       batches: the iterator of batches.
-      args: tuple of the positional arguments that come before those of the batch.
+      args: tuple of the positional arguments before the batch's.
       kwargs: dict of the keyword arguments.
     """
 
@@ -52,7 +52,7 @@ class BatchStep(BatchCall):
         return None if spec is None else _result_specs(self.step, (*self.args, *as_arguments(spec)), self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, so that it can make several steps at once, if XLA compiles it.
+        """The step, which can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -61,7 +61,7 @@ class BatchStep(BatchCall):
 
 
 def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
-    """Makes a step for `StepLoop` of a step function that takes arguments.
+    """Binds arguments to a step function, for use in a `StepLoop`.
 
     A loop calls the step with the same arguments again and again: an iterator of tf.data from which the step function
     takes elements, a model. Between two steps of a `fastsup.function` no Python code runs.

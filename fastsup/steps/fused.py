@@ -1,4 +1,4 @@
-"""Steps of a loop that are made many at once, in one compiled call, where a trial has shown that it is faster."""
+"""Runs many steps of a loop in one compiled call, if a trial shows that this is faster."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_
 _BLOCK_SECS = 0.01
 # Pairs of blocks that decide.
 _PAIRS = 5
-# Where the two are equal, one step after the other stays: signals and hooks are served after each.
+# If the two are equal, single steps stay, because signals and hooks are served after each.
 _FASTER = 0.95
-# A look takes at most this part of the time before it. Each comes after twice as long as the one before.
+# A look takes at most this part of the time before it. The time between two trials doubles.
 _LOOK_SHARE = 0.02
 _MOST_SECS_UNTIL_LOOK = 600.0
 
@@ -45,8 +45,8 @@ class FusionTrial:
     """Decides between single steps and fused ones by the time of a step.
 
     Attributes:
-      choice: the way that is chosen, `SINGLE` or `FUSED`; None before the first trial has ended.
-      seconds: by way, the median seconds of a step that the last trial has found.
+      choice: the chosen way, `SINGLE` or `FUSED`; None before the end of the first trial.
+      seconds: by way, the median seconds per step in the last trial.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class FusionTrial:
         """Takes the duration of steps.
 
         Args:
-          way: how they were made; those of a way that isn't on trial now don't count.
+          way: how they ran; steps of a way that isn't on trial don't count.
           steps: their number.
           seconds: how long they took.
         """
@@ -105,15 +105,15 @@ _MOST_KINDS = 8
 
 
 class FusionState:
-    """What is known of the steps of one function with one kind of arguments and batches.
+    """The state of the steps of one function with one kind of arguments and batches.
 
     Attributes:
-      function: what was made last to make the steps; None before steps are made at once for the first time.
+      function: the last compiled function for the steps; None before the first call of several steps.
       functions: what makes them, by the shapes of a batch.
       compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
-      spec: the structure of specs of the batches that were made at once last; None before that.
+      spec: the structure of specs of the last batches that ran in one call; None before that.
       trial: the `FusionTrial`.
-      why_never: why steps can't be made at once; an empty string if they can.
+      why_never: why several steps can't run in one call; an empty string if they can.
       first_secs: seconds of the first step; None before it.
       spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
       seconds: by way, the seconds of a step of late.
@@ -134,11 +134,10 @@ class FusionState:
 
 
 def fusion_state_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> FusionState:
-    """What is known of a function's steps; nothing, if this is the first loop over it.
+    """The state of a function's steps; a new one, if this is the first loop over it.
 
     Args:
-      function: TensorFlow's function, which keeps it.
-      args, kwargs: its arguments, without those of the batch.
+      function: TensorFlow's function, which keeps it. args, kwargs: its arguments, without the batch's.
       batch: the structure of specs of a batch; None for a step without.
     """
     fusions: dict[Any, FusionState] = vars(function).setdefault(_ATTRIBUTE, {})
@@ -160,7 +159,7 @@ def _kind_of(leaf: Any) -> Any:
 
 
 class _Same:
-    """An object that is equal to itself alone."""
+    """An object that is equal only to itself."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -174,16 +173,16 @@ class _Same:
 
 # While steps are made one after the other, as many as take about this long are made before the way is chosen again.
 _SINGLE_SECS = 1e-3
-# How many times as many steps as in the call before a call may make, while the time of a step isn't well known.
+# Maximum growth of the number of steps from call to call, while the time of a step is uncertain.
 _GROWTH = 4
 MOST_STEPS = 1 << 30
 # Compiling takes about as long as this at the least, in seconds: steps that take less in all aren't worth it.
 _FEWEST_SECS = 1.0
-# Shapes of batches for which the loop of one function is compiled. Steps of any other are made alone.
+# Shapes of batches for which the loop of one function is compiled. Steps of any other shape run on their own.
 _MOST_SHAPES = 8
-# After as many steps in a row that had to be made alone for the shapes of their batches, it is said.
+# Number of consecutive steps that had to run on their own because of their batches' shapes, after which it is reported.
 _MOST_ODD = 8
-# What XLA raises where it can't compile a loop, and TensorFlow where it can't trace one.
+# Errors that XLA raises if it can't compile a loop, and TensorFlow if it can't trace one.
 _FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError)
 
 # Number of steps, result of the last one, results of all or None.
@@ -191,20 +190,20 @@ _Steps = tuple[int, Any, Any]
 
 
 class FusedStep:
-    """A step that a loop calls for one step, or asks for several by `run_steps`.
+    """A step that a loop calls for one step, or through `run_steps` for several.
 
-    It makes several steps of a function in one call, where that is known to be faster or has to be tried. Steps are
-    made one after the other until they have taken as long as the first one, which XLA has compiled, and a second at
-    least. Only then the loop of steps is compiled, and both ways are tried.
+    It runs several steps of a function in one call, if that is faster or a trial is due. Steps are made one after the
+    other until they have taken as long as the first one, which XLA has compiled, and a second at least. Only then the
+    loop of steps is compiled, and both ways are tried.
 
     Args:
       name: what messages call the step.
-      single: makes one step, with the next batch of `blocks`.
+      single: runs one step, with the next batch of `blocks`.
       make: makes the function that makes several steps, of batches of the shape that `blocks` has now.
-      fusion: what is known of the function.
-      is_forced: whether steps are fused wherever they can be, without a trial.
-      args, kwargs: the arguments that come before a batch, and the keyword arguments.
-      blocks: where batches come from, an `ArrayBlocks` or an `IteratorBlocks`; None for a step that takes no batch.
+      fusion: the state of the function's steps.
+      is_forced: whether steps are fused whenever possible, without a trial. args, kwargs: the arguments before a batch,
+        and the keyword arguments.
+      blocks: the source of batches, an `ArrayBlocks` or an `IteratorBlocks`; None for a step without batches.
 
     Attributes:
       fusion: the argument.
@@ -231,11 +230,11 @@ class FusedStep:
         self.blocks: Any = blocks
         self._spec: Any = None
         self._shapes: Any = None
-        # Steps that are made and not returned yet: their results have other shapes than those of the steps before.
+        # Completed steps that aren't returned yet, because their results differ in shape from earlier ones.
         self._kept: list[_Steps] = []
         # The error of a step: the loop counts the steps before it first.
         self._error: BaseException | None = None
-        # Steps that had to be made alone for the shape of their batches, since the last call that made several.
+        # Number of steps that had to run on their own because of their batches' shapes, since the last call of several.
         self._odd = 0
 
     def __repr__(self) -> str:
@@ -253,20 +252,21 @@ class FusedStep:
 
     @property
     def why_never(self) -> str:
-        """Why several steps can't be made at once; an empty string if they can."""
+        """Why several steps can't run in one call; an empty string if they can."""
         if not self.fusion.why_never and self._odd >= _MOST_ODD:
-            return "batches have other shapes from one step to the next"
+            return "the shapes of batches change from one step to the next"
         return self.fusion.why_never
 
     @property
     def fused(self) -> bool:
-        """True if steps are made at once now, where no hook is due between them."""
+        """True if several steps currently run in one call when no hook is due between them."""
         is_chosen = self._is_forced or (self.trial.choice == FUSED and self._is_made)
         return is_chosen and not self.why_never and not bridge.is_testing()
 
     @property
     def why_not_fused(self) -> str:
-        """Why steps aren't made at once now: they can't be, or the trial has to come, or has chosen single steps.
+        """Why several steps don't currently run in one call: it isn't possible, the trial is pending, or single steps
+        were faster.
 
         An empty string if they are.
         """
@@ -274,14 +274,14 @@ class FusedStep:
         if self.fused or self.why_never:
             return self.why_never
         if bridge.is_testing():
-            return "the self-test of this installation isn't over"
+            return "the self-test of this installation hasn't finished"
         if fusion.function is None or (fusion.trial.choice == FUSED and not self._is_made):
             return (
                 f"not tried yet: single steps come first, until they have taken {self._secs_before:.1f} s (now "
-                f'{fusion.spent:.1f} s); fuse="always" leaves that out'
+                f'{fusion.spent:.1f} s); fuse="always" skips this phase'
             )
         if fusion.trial.choice is None:
-            return "the trial isn't over"
+            return "the trial hasn't finished"
         single, fused = (1e6 * fusion.trial.seconds[way] for way in (SINGLE, FUSED))
         return f"single steps are faster: {single:,.1f} µs a step in place of {fused:,.1f}, by a trial"
 
@@ -295,7 +295,7 @@ class FusedStep:
         """Takes batches from another source from now on, whose batches have the same structure.
 
         Args:
-          blocks: the source. The end of the one before is forgotten.
+          blocks: the source. Forget the end of the previous input.
         """
         self.blocks = blocks
         self._kept = []
@@ -315,8 +315,8 @@ class FusedStep:
     def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
         """Makes at least one step.
 
-        What it takes from an iterator, steps have used when it returns: those of a batch of another shape are made
-        alone, after the others.
+        When it returns, steps have used all elements taken from the iterator: a batch of another shape runs on its own,
+        after the others.
 
         Args:
           limit: the most steps to make.
@@ -336,7 +336,7 @@ class FusedStep:
         if self._kept:
             return self._kept.pop(0)
         if limit >= 2 and self.is_next():
-            # The loop may run where a graph is the default one.
+            # The loop may run while a graph is the default one.
             with nullcontext() if context.executing_eagerly() else context.eager_mode():
                 made = self._run_fused(limit, seconds, with_results)
             if made is not None:
@@ -349,7 +349,7 @@ class FusedStep:
             raise error
 
     def _run_singly(self, limit: int, seconds: float, with_results: bool) -> _Steps:
-        """Makes steps one after the other, as many as take about a millisecond: then the way is chosen again."""
+        """Runs single steps for about a millisecond, after which the way is chosen again."""
         fusion, single = self.fusion, self._single
         made, result, secs = 0, None, fusion.seconds[SINGLE]
         most = max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs))) if secs and not with_results else 1
@@ -361,7 +361,7 @@ class FusedStep:
         except BaseException as error:
             if not made:
                 raise
-            self._error = error  # The loop counts the steps before it, and then asks for the next one.
+            self._error = error  # The loop counts the steps before it, and then calls for the next one.
         taken = perf_counter() - started
         if bridge.is_testing():
             return made, result, None  # TensorFlow has run these steps, and fastsup runs the later ones.
@@ -397,7 +397,7 @@ class FusedStep:
         return self._key in self.fusion.functions
 
     def _run_fused(self, limit: int, seconds: float, with_results: bool) -> _Steps | None:
-        """Makes several steps in one call. None if no step was made: the next one has to be made alone."""
+        """Makes several steps in one call. None if no step has run, and the next one has to run on its own."""
         fusion, blocks = self.fusion, self.blocks
         if fusion.why_never:
             raise self._refusal()
@@ -411,10 +411,10 @@ class FusedStep:
                 if steps >= 2:
                     parts = [self._call(function, started, place, steps, tensors, with_results)]
         except _FAILURES as error:
-            # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
+            # No step was made. If the step itself fails, it also fails on its own, which identifies it.
             fusion.why_never = reason_of(error)
             if not self._is_forced:
-                logging.info("%s. One step is made after the other.", self._refusal())
+                logging.info("%s. Steps run one at a time.", self._refusal())
             elif not (blocks and blocks.owed):
                 raise self._refusal() from error
         if blocks is not None and blocks.owed:
@@ -425,19 +425,19 @@ class FusedStep:
         return self._joined(parts, with_results)
 
     def _refusal(self) -> RuntimeError:
-        advice = ' fuse="auto" makes one step after the other.' if self._is_forced else ""
+        advice = ' With fuse="auto", steps run one at a time.' if self._is_forced else ""
         dot = "." if self._is_forced else ""
-        return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_never}{dot}{advice}")
+        return RuntimeError(f"{self._name} can't run several steps in one call: {self.why_never}{dot}{advice}")
 
     def _compiled(self, with_results: bool) -> FusedFunction | None:
-        """The function for batches of the shapes that come now, compiled; None if steps have to be made alone."""
+        """The compiled function for the next batches' shapes; None if steps have to run on their own."""
         fusion, blocks = self.fusion, self.blocks
         if blocks is not None and blocks.why_never:
             raise NotFusable(blocks.why_never)
         key = self._key
         if blocks is not None and blocks.spec is None:
             if not blocks.learn_spec():
-                return None  # There is no batch, and `next` says why.
+                return None  # There is no batch, and `next` raises the reason.
             key = self._key
         function = fusion.functions.get(key)
         if function is None:
@@ -454,13 +454,13 @@ class FusedStep:
         return function
 
     def _most_at_once(self, function: FusedFunction, limit: int, seconds: float, with_results: bool) -> int:
-        """The most steps of the next call; fewer than 2 if the next one has to be made alone."""
+        """Maximum number of steps in the next call; fewer than 2 if the next one has to run on its own."""
         fusion = self.fusion
         secs = fusion.seconds[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
         if by_time < 2:
             if seconds < SECONDS_AT_ONCE:
-                return 0  # Something is due by time before a second step would end. Else two may take longer.
+                return 0  # A timed hook is due before a second step would finish. Else two may take longer.
             by_time = 2
         return min(limit, by_time, max(fusion.most, _GROWTH), function.most_results if with_results else MOST_STEPS)
 
@@ -485,7 +485,7 @@ class FusedStep:
         return steps, result, results
 
     def _run_owed(self, parts: list[_Steps]) -> None:
-        """Makes the steps of what was taken from an iterator, one after the other."""
+        """Runs the steps of the elements taken from an iterator, one at a time."""
         try:
             while self.blocks.owed:
                 parts.append((1, self._single(), None))
@@ -528,7 +528,7 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
     """The function of a method, and the object that it is a method of as the first argument.
 
     Args:
-      step: a step function; anything but a method of a `fastsup.function` is returned as it is, with no argument.
+      step: a step function; anything except a method of a `fastsup.function` is returned unchanged, without arguments.
     """
     if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
         return step.__func__, (step.__self__,)
@@ -536,7 +536,7 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _why_not(function: Any, arguments: Any, batches: Any) -> str:
-    """Why several steps of a function can't be made in one call, as far as that is known before it is called."""
+    """Why several steps of a function can't run in one call, as far as is known before the first call."""
     if isinstance(function, concrete_function.ConcreteFunction):
         is_compiled = is_compiled_by_xla(function.function_def)
     else:
@@ -546,24 +546,24 @@ def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     if scope_of_devices() is not None:
         return "TensorFlow has several devices"
     if any(isinstance(value, tf.data.Iterator) for value in tf.nest.flatten(arguments)):
-        return "the step function takes an iterator of tf.data: fastsup.bind_batches gives it batches"
+        return "the step function takes a tf.data iterator: use fastsup.bind_batches to pass batches"
     if batches is None or isinstance(batches, ArrayBatches):
         return ""
     if not isinstance(batches, tf.data.Iterator):
-        return "batches come from Python code, and not from a fastsup.ArrayBatches or a tf.data.Dataset"
+        return "batches come from Python code instead of a fastsup.ArrayBatches or a tf.data.Dataset"
     return why_not_stacked(batches.element_spec)
 
 
 def fused_step(step: Any, fuse: str) -> Any:
-    """Makes a step that can make several steps in one call, if XLA compiles the step function.
+    """Creates a step that can run several steps in one call, if XLA compiles the step function.
 
     Args:
       step: a `BoundStep` or a `BatchStep`.
       fuse: "auto" or "always".
 
     Returns:
-      A `FusedStep`; or the step itself, whose `why_not_fused` says why it can't make several steps in one call, as far
-      as that is known before the first call.
+      A `FusedStep`; or the step itself, whose `why_not_fused` contains the reason, as far as it is known before the
+      first call.
 
     Raises:
       RuntimeError: with "always", it can't.
@@ -575,7 +575,7 @@ def fused_step(step: Any, fuse: str) -> Any:
     reason = _why_not(function, (instance, args, kwargs), batches)
     if reason and fuse == "always":
         raise RuntimeError(
-            f'{step!r} can\'t make several steps in one call: {reason}. fuse="auto" makes one after the other.'
+            f'{step!r} can\'t make several steps in one call: {reason}. With fuse="auto", they run one at a time.'
         )
     if reason:
         step.why_not_fused = reason

@@ -25,8 +25,7 @@ class FusedFunction:
 
     Args:
       step: the `tf.function` of one step.
-      args, kwargs: arguments of a step that come before a batch, and keyword arguments. Calls may have others of the
-        same types.
+      args, kwargs: arguments of a step before a batch, and keyword arguments. Calls may have others of the same types.
       batch: the structure of `tf.TensorSpec`s of a batch; None for a step that takes no batch. Of a tuple, each
         element is an argument.
       name: what messages call it.
@@ -34,7 +33,7 @@ class FusedFunction:
         those of `batch`.
 
     Raises:
-      NotFusable: the shape of a result isn't known, or a result isn't a tensor.
+      NotFusable: the shape of a result is unknown, or a result isn't a tensor.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class FusedFunction:
           first: the place of the first step's batch in `stacked`.
           steps: the number of steps; with `with_results` at most `most_results`.
           stacked: for each array of a batch, a tensor with the batches of many steps.
-          args, kwargs: the arguments that come before a batch, and the keyword arguments; the same in all steps.
+          args, kwargs: the arguments before a batch, and the keyword arguments; the same in all steps.
           with_results: whether the results of all steps are returned.
 
         Returns:
@@ -85,7 +84,7 @@ class FusedFunction:
           structure, or None.
 
         Raises:
-          tf.errors.OpError: XLA can't compile the loop, or it has failed. No variable has changed.
+          tf.errors.OpError: XLA can't compile the loop, or the loop failed. No variable has changed.
         """
         function = self._functions[with_results]
         last, results = function(self._number(first), self._number(steps), list(stacked), args, kwargs)
@@ -138,13 +137,13 @@ def _taken(results: Any, steps: int) -> Any:
 
 
 def _traced(tensor: Any, spec: Any) -> Any:
-    """A tensor of which the trace knows the shape of a spec alone. XLA knows its shape."""
+    """A tensor whose shape in the trace is only a spec's. XLA knows its shape."""
     if spec.shape.is_fully_defined():
         return tensor
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=spec.shape)
 
 
-# The most steps whose results are kept, where something takes those of all steps, and the most bytes of them.
+# Maximum number of steps whose results are kept if a hook reads all of them, and their maximum size in bytes.
 _MOST_RESULTS = 256
 _MOST_RESULT_BYTES = 16 << 20
 
@@ -154,7 +153,7 @@ class NotFusable(Exception):
 
 
 def leaves_of(structure: Any) -> list[Any]:
-    """The tensors of a structure, those of composite tensors too."""
+    """The tensors in a structure, including the components of composite tensors."""
     return [leaf for leaf in nest.flatten(structure, expand_composites=True) if leaf is not None]
 
 
@@ -162,8 +161,8 @@ class FusedLoop:
     """The loop.
 
     Args:
-      step: makes a step, while the loop is traced: takes the list of the batch's tensors, and then the other arguments
-        that `trace` is given, and returns the step's results.
+      step: traces a step in the loop: takes the list of the batch's tensors, and then the other arguments of `trace`,
+        and returns the step's results.
       results: the structure of a step's results, as tensors or `tf.TensorSpec`s.
       take: returns the list of the tensors of a batch, by its place and the other arguments.
 
@@ -171,7 +170,7 @@ class FusedLoop:
       most_results: the most steps whose results are kept.
 
     Raises:
-      NotFusable: the shape of a result isn't known, or a result isn't a tensor.
+      NotFusable: the shape of a result is unknown, or a result isn't a tensor.
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class FusedLoop:
         self._results = results
         for leaf in nest.flatten(results, expand_composites=True):
             if leaf is not None and not (isinstance(leaf, tf.TensorSpec | tf.Tensor) and leaf.shape.is_fully_defined()):
-                raise NotFusable(f"the shape of the result {leaf!r} isn't known before the step has run")
+                raise NotFusable(f"the shape of the result {leaf!r} isn't known before the step runs")
         step_bytes = sum(leaf.shape.num_elements() * leaf.dtype.size for leaf in leaves_of(results))
         self.most_results: int = min(_MOST_RESULTS, _MOST_RESULT_BYTES // max(step_bytes, 1))
 
@@ -199,7 +198,7 @@ class FusedLoop:
           *arguments: the other arguments of the step.
 
         Returns:
-          The results of the last step; and those of all, of shape [most_results, ...], or None.
+          The last step's results; and all steps' results, of shape [most_results, ...], or None.
         """
         specs = leaves_of(self._results)
         nothing = [tf.zeros(leaf.shape, leaf.dtype) for leaf in specs]

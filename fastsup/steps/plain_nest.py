@@ -1,4 +1,4 @@
-"""`tf.nest` for the structures of Python, where there is no TensorFlow: dicts, lists, tuples and named tuples."""
+"""`tf.nest` for Python structures, without TensorFlow: dicts, lists, tuples and named tuples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def flatten(structure: Any) -> list[Any]:
 
 
 def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Returns the structure with the results of a function in place of its leaves.
+    """Returns the structure with each leaf replaced with a function's result.
 
     Args:
       function: the function of one leaf.

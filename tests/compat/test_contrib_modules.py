@@ -80,9 +80,12 @@ def test_what_programs_import() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("learn.DNNClassifier", "tf.contrib.learn has no DNNClassifier: canned models of contrib.learn aren't in"),
+        (
+            "learn.DNNClassifier",
+            "tf.contrib.learn has no DNNClassifier: fastsup doesn't have contrib.learn's canned models",
+        ),
         ("learn.SVM", "write a model_fn for tf.estimator.Estimator"),
-        ("layers.real_valued_column", "Use those of tf.feature_column"),
+        ("layers.real_valued_column", "Use tf.feature_column's"),
         ("training.bucket_by_sequence_length", "use tf.data.Dataset.bucket_by_sequence_length"),
         ("seq2seq", "tensorflow-addons"),
         ("rnn.UGRNNCell", "tensorflow-addons"),

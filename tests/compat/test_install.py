@@ -160,9 +160,9 @@ def test_what_the_program_had_before(children: Any) -> None:
     warnings = [text for level, text in said if level == "WARNING"]
     assert [text for level, text in said if level == "INFO"] == []  # TensorFlow logs these when it is asked to.
     assert len(warnings) == 3
-    assert "derived from TensorFlow's before" in warnings[0]
+    assert "derived from TensorFlow's earlier" in warnings[0]
     assert "__main__.Mine, __main__.Timer" in warnings[0]
-    assert "1 sessions of TensorFlow's own are open" in warnings[1]
+    assert "1 TensorFlow sessions are open" in warnings[1]
     assert "__main__.MonitoredSession, __main__.MonitoredTrainingSession, __main__.SecondOrStepTimer" in warnings[2]
 
 

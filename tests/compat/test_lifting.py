@@ -79,7 +79,7 @@ def test_a_program_does_the_same(children: Any, tmp_path: Any) -> None:
     # The first calls are TensorFlow's, until lifting has been earned.
     assert all(counts[name][0] > 300 for name in ("often", "compiled", "Net.call")), lifted.stderr
     assert counts["<lambda>"] == (0, 1) or counts["<lambda>"][0] == 19, lifted.stderr
-    assert "its calls haven't taken as long as lifting it would" in lifted.stderr
+    assert "its calls haven't yet taken as long as lifting takes" in lifted.stderr
     assert "Keras models: 1\n  sequential: train: " in lifted.stderr
 
 

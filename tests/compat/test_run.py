@@ -134,7 +134,7 @@ def test_a_tf1_program_gets_the_keras_of_its_years(
     [
         (["run"], "tf.app.run(main)", "tf.app is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs"),
         (["run"], "tf.contrib.learn", "tf.contrib is a name of TensorFlow 1."),
-        (["profile"], "tf.estimator.RunConfig()", "2.16 has ended tf.estimator. `python -m fastsup run SCRIPT` runs"),
+        (["profile"], "tf.estimator.RunConfig()", "2.16 removed tf.estimator. `python -m fastsup run SCRIPT` runs"),
         (["run"], "tf.nothing", None),
         (["run", "--tf1"], "tf.nothing", None),
     ],

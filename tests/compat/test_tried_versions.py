@@ -17,7 +17,7 @@ def test_one_that_was_tried(version: str) -> None:
 def test_a_newer_one_if_the_user_asks_for_it(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ANY_VERSION, raising=False)
     assert not is_supported(version)
-    assert f"{version} isn't one of the versions that were tried: 2.16, " in unsupported_reason(version)
+    assert f"{version} isn't one of the tested versions: 2.16, " in unsupported_reason(version)
     assert f"{ANY_VERSION}=1" in unsupported_reason(version)
     monkeypatch.setenv(ANY_VERSION, "1")
     assert unsupported_reason(version) == ""
@@ -26,5 +26,5 @@ def test_a_newer_one_if_the_user_asks_for_it(version: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("version", ["1.15.0", "2.15.1", "2.2.0", "unknown", ""])
 def test_never_an_older_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ANY_VERSION, "1")
-    assert "isn't one of the versions" in unsupported_reason(version)
+    assert "isn't one of the tested versions" in unsupported_reason(version)
     assert ANY_VERSION not in unsupported_reason(version)

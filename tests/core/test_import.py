@@ -39,7 +39,7 @@ def test_sources_that_are_not_compiled_say_so(processes: Processes, tmp_path: Pa
     )
     result = processes.python("-c", program, cwd=tmp_path, fresh=True)
     version = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
-    assert f"fastsup isn't compiled for {version} in {tmp_path}, where Python found it." in result.stderr
+    assert f"fastsup isn't compiled for {version} in {tmp_path}, the folder that Python imports." in result.stderr
     assert f"Compile it there: {sys.executable} -m pip install -e {tmp_path} - or start" in result.stderr
 
 

@@ -650,7 +650,7 @@ def test_a_loop_does_not_run_itself() -> None:
     with pytest.raises(RuntimeError, match="running already"):
         loop.run()
     loop = StepLoop(lambda: loop.__init__(int))  # type: ignore[misc]
-    with pytest.raises(RuntimeError, match="can't be initialised again"):
+    with pytest.raises(RuntimeError, match="can't be initialized again"):
         loop.run()
 
 
@@ -756,14 +756,14 @@ def nothing(*_: Any) -> None: ...
 def test_a_misspelt_callback_is_told_of(hook: Hook, found: dict[str, str], caplog: Any) -> None:
     StepLoop(int, [hook, hook])
     assert caplog.messages == [
-        f"No loop calls Mine.{name} of the hook {hook!r}. Rename it to {callback}, if that is meant."
+        f"No loop calls Mine.{name} of the hook {hook!r}. Rename it to {callback} if that is what you mean."
         for name, callback in found.items()
     ]
 
 
 def test_a_hook_that_is_due_and_does_nothing_is_told_of(caplog: Any) -> None:
     StepLoop(int, [hook_with("other")], max_steps=1).run()
-    assert ["is due after steps, and does nothing then: it has no after_step." in text for text in caplog.messages] == [
+    assert ["is due after steps, but has no after_step, so it does nothing." in text for text in caplog.messages] == [
         True
     ]
     caplog.clear()

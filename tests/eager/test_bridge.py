@@ -93,7 +93,7 @@ def test_nothing_of_the_current_folder_is_imported(run: Any, tmp_path: Path, cac
 
 def test_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge.versions, "__version__", "2.99.1")
-    assert bridge._why_unknown().startswith("TensorFlow 2.99.1 isn't one of the versions that were tried: 2.16, 2.17")
+    assert bridge._why_unknown().startswith("TensorFlow 2.99.1 isn't one of the tested versions: 2.16, 2.17")
 
 
 def test_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +104,13 @@ def test_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("report begun; report failed no symbol; exit 1", "the self-test has failed: no symbol"),
-        ("report begun; kill -SEGV $$", "the self-test has failed (signal 11)"),
+        ("report begun; report failed no symbol; exit 1", "the self-test failed: no symbol"),
+        ("report begun; kill -SEGV $$", "the self-test failed (signal 11)"),
         ("report begun; echo 'Check failed: x == y' >&2; kill -ABRT $$",
-         "the self-test has failed (signal 6): Check failed: x == y"),
+         "the self-test failed (signal 6): Check failed: x == y"),
         ("report begun; echo 'F0 Check failed: x'  >&2; echo '    @  0x7f0 f()' >&2; kill -ABRT $$",
-         "the self-test has failed (signal 6): F0 Check failed: x"),
-        ("report begun; report passed; kill -SEGV $$", "the self-test has failed (signal 11)"),
+         "the self-test failed (signal 6): F0 Check failed: x"),
+        ("report begun; report passed; kill -SEGV $$", "the self-test failed (signal 11)"),
     ],
 )  # fmt: skip
 def test_a_verdict_is_kept_for_a_day(cache: Path, python: Any, script: str, reason: str) -> None:
@@ -250,7 +250,7 @@ def test_a_self_test_that_passes_is_kept(cache: Path, python: Any) -> None:
 def test_a_self_test_that_hangs(cache: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "SELF_TEST_SECS", 0.2)
     calls = python("report begun; exec sleep 60")
-    assert bridge._why_self_test_failed() == "the self-test hasn't ended within 0.2 seconds"
+    assert bridge._why_self_test_failed() == "the self-test didn't finish within 0.2 seconds"
     bridge._why_self_test_failed()
     assert calls.read_text() == "called\n" * 2
     assert not cache.exists()
@@ -271,8 +271,8 @@ def test_a_cache_that_cannot_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     python("report begun; report passed")
     assert bridge._why_self_test_failed() == ""
-    assert f"can't keep the verdict of the self-test: [Errno 20] Not a directory: '{tmp_path}/file" in tf_log.text
-    assert "Set XDG_CACHE_HOME to a folder that you may write" in tf_log.text
+    assert f"can't store the result of the self-test: [Errno 20] Not a directory: '{tmp_path}/file" in tf_log.text
+    assert "Set XDG_CACHE_HOME to a writable folder" in tf_log.text
 
 
 @pytest.mark.parametrize("setting", ["cache", "", "."])
@@ -424,7 +424,7 @@ def test_random_sequences_go_on_after_the_self_test(beside: Any) -> None:
     done = beside(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(
-        "False TensorFlow has run it during the self-test of this installation, and its random"
+        "False TensorFlow ran it during the self-test of this installation, and lifting would"
     )
     assert done.stdout.endswith("\nTrue True\n")
 
@@ -461,7 +461,7 @@ def test_the_end_of_a_short_program(beside: Any, tmp_path: Path, cache: Path, pa
     """
     done = beside(program, fresh=True)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    assert "The program has ended. Its end waits for fastsup's self-test" in done.stderr
+    assert "The program is exiting. It waits for fastsup's self-test" in done.stderr
     assert cache.exists() is passes
     assert not is_there(tmp_path)
 

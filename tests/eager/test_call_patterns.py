@@ -458,7 +458,7 @@ def test_past_the_limit_tensorflow_runs_the_rest(tf_log: Any, looked_up: list[An
     steps = [entry.step for entry in ours._entries.values()]
     assert [step is not None for step in steps] == [True] * 3 + [False] * 3
     assert not ours.lifted
-    assert ours.why_not_lifted == "3 of its traces are lifted already, which is the limit"
+    assert ours.why_not_lifted == "3 of its traces are already lifted, which is the limit"
     assert len([text for text in tf_log.messages if "isn't lifted" in text]) == 1
     # Each call after the first ones goes straight to its graph, or to TensorFlow.
     assert len(looked_up) == 6
@@ -520,6 +520,6 @@ def test_more_traces_than_the_limit_are_an_error_if_that_is_asked_for() -> None:
     ours._limit = LiftLimit(most_graphs=1)
     assert float(ours(1.0)) == 1.0
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="1 of its traces are lifted already, which is the limit"):
+        with pytest.raises(RuntimeError, match="1 of its traces are already lifted, which is the limit"):
             ours(2.0)
     assert float(ours(1.0)) == 1.0

@@ -266,7 +266,7 @@ def test_a_first_trace_that_fails_after_it_made_a_variable(tf_log: Any) -> None:
     theirs, ours = tf.function(make()), fastsup.function(make())
     # TensorFlow can't trace such a function again: 2.21 returns None.
     assert [outcome(ours) for _ in range(3)] == [outcome(theirs) for _ in range(3)]
-    reason = "its first trace has failed after it had made a variable"
+    reason = "its first trace failed after creating a variable"
     assert not ours.lifted
     assert reason in ours.why_not_lifted
     assert [reason in message for message in tf_log.messages] == [True]
@@ -321,7 +321,7 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not ours.lifted
     assert "computed again" in ours.why_not_lifted
     assert [record.levelno for record in tf_log.records] == [logging.WARNING]
-    assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are computed again")
+    assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are recomputed")
     silent = fastsup.function(step, fallback="silent")
     assert silent().numpy() == 10.0
     assert len(tf_log.messages) == 1

@@ -144,7 +144,7 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     assert why_not_lifted_here().startswith("the eager context collects graphs (enable_run_metadata, ")
     context.disable_run_metadata()
     tf.debugging.enable_check_numerics()
-    assert why_not_lifted_here() == "a tool of tf.debugging watches the operations here"
+    assert why_not_lifted_here() == "a tf.debugging tool observes the operations here"
     tf.debugging.disable_check_numerics()
     function(tf.eye(3))
     assert function.lifted

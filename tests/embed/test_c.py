@@ -132,7 +132,7 @@ try:
     loop.run()
 except NanResultError as error:
     said = str(error)
-assert said == "NaN in the result of step 1: loss. It is NaN, too, where a step in C doesn't set loop->result.", said
+assert said == "NaN in the result of step 1: loss. It is also NaN if a step in C doesn't set loop->result.", said
 """)
 
 
@@ -170,8 +170,8 @@ assert loop.steps == {steps}, loop.steps
 @pytest.mark.parametrize(
     ("what", "error"),
     [
-        ("fail", "RuntimeError: {} has failed at global step {}: out of luck"),
-        ("code", f"RuntimeError: {{}} has failed at global step {{}}: {WRONG_CODE}"),
+        ("fail", "RuntimeError: {} failed at global step {}: out of luck"),
+        ("code", f"RuntimeError: {{}} failed at global step {{}}: {WRONG_CODE}"),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],
@@ -391,8 +391,8 @@ assert "tensorflow" not in sys.modules
     ("what", "error"),
     [
         ("stop", "none"),
-        ("fail", "RuntimeError: {} has failed at global step {}: out of luck"),
-        ("code", f"RuntimeError: {{}} has failed at global step {{}}: {WRONG_CODE}"),
+        ("fail", "RuntimeError: {} failed at global step {}: out of luck"),
+        ("code", f"RuntimeError: {{}} failed at global step {{}}: {WRONG_CODE}"),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],
@@ -442,7 +442,7 @@ for _ in range(2):
         print(error)
 """)
     assert without_address(printed).splitlines() == [
-        f"{HOOK} has failed at global step 9: {WRONG_CODE} 9",
-        "The step function in C has failed at global step 3: out of luck",
+        f"{HOOK} failed at global step 9: {WRONG_CODE} 9",
+        "The step function in C failed at global step 3: out of luck",
         "100",
     ]

@@ -154,7 +154,7 @@ try:
 except RuntimeError as error:
     print(error, loop.steps)
 """)
-    assert printed == "The step function in C has failed at global step 3: at three 3\n"
+    assert printed == "The step function in C failed at global step 3: at three 3\n"
 
 
 def test_the_code_that_a_cdef_hook_returns(in_fresh_process: Run) -> None:
@@ -172,7 +172,7 @@ for code, text in ((0, b""), (1, b""), (7, b""), (-1, b""), (-1, b"too large")):
 """)
     nine, five, *errors = printed.splitlines()
     assert (nine, five) == ("9", "5")
-    told = [error.partition(">, has failed at global step 5: ") for error in errors]
+    told = [error.partition(">, failed at global step 5: ") for error in errors]
     assert {culprit.partition(" object at ")[0] for culprit, _, _ in told} == {"hooks[0], <embed_cython.Returns"}
     assert [reason for _, _, reason in told] == [
         "it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",

@@ -113,9 +113,9 @@ REFUSED = [
     ("an address with a blank", config_of("chief", 0, {"chief": [" h:1"]}), ["an address with a port", "' h:1'"]),
     ("two addresses in one", config_of("chief", 0, {"chief": ["h:1,i:1"]}), ["an address with a port", "'h:1,i:1'"]),
     ("an address twice", config_of("chief", 0, {"chief": ["h:1"], "ps": ["h:1"]}), ["are the same address", "'h:1'"]),
-    ("names as indices", config_of("chief", 0, {"chief": {"a": "h:1"}}), ["keys must be task indices", "['a']"]),
+    ("names as indices", config_of("chief", 0, {"chief": {"a": "h:1"}}), ["must be distinct task indices", "['a']"]),
     ("an index twice", config_of("chief", 0, {"chief": ["h:1"], "ps": {"0": "a:1", "00": "b:1"}}),
-     ["keys must be task indices, each another one", "['0', '00']"]),
+     ["keys must be distinct task indices", "['0', '00']"]),
     ("an index below 0", config_of("ps", 0, {"chief": ["h:1"], "ps": {"-1": "a:1"}}), ["counted from 0", "['-1']"]),
     ("a chief that isn't the first", config_of("chief", 1, {"chief": {"1": "h:1"}}),
      ['The index of the "chief" node must be 0', "'index': 1"]),
@@ -273,7 +273,7 @@ def test_an_index_that_the_reference_takes(set_tf_config: Any, tf_log: Any, inde
     """As many a job's description has it: between quotation marks."""
     set_tf_config(config_of("worker", index))
     assert est.RunConfig().task_id == task_id
-    assert ("is not an integer: it is taken for 1" in tf_log.text) == (index == 1.5)
+    assert ("is not an integer: it is treated as 1" in tf_log.text) == (index == 1.5)
 
 
 def test_an_index_between_quotation_marks_without_a_cluster(set_tf_config: Any) -> None:

@@ -65,7 +65,7 @@ def test_a_worker_is_killed_and_the_others_train_on(training: Any) -> None:
     for task in ("chief-0", "worker-0"):
         assert "An error was raised" not in cluster.log(task)
     assert (
-        "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+        "The job has ended: its parameter server 0 also ends. See `python -m fastsup docs dropin#clusters`."
         in cluster.log("ps-0")
     )
 
@@ -143,7 +143,7 @@ def test_a_signal_to_all_tasks_at_once_loses_nothing(training: Any, number: int,
     last = cluster.newest_step()
     assert last >= seen
     assert f"After the signal: the last checkpoint is {cluster.model_dir}/model.ckpt-{last}." in cluster.log("chief-0")
-    assert "parameter server 0 goes on until chief and workers have ended" in cluster.log("ps-0")
+    assert "parameter server 0 continues until the chief and workers have ended" in cluster.log("ps-0")
 
 
 def test_a_chief_is_killed_for_good(training: Any) -> None:

@@ -109,7 +109,7 @@ REFUSED = [
      ["7 is not a valid task_id", "should be one of [0, 1]"]),
     ("another cluster", config_of("worker", 0, CHIEF), config_of("worker", 0, WORKERS),
      ["chief 0 at h0:1, worker 0 at h1:1", "TF_CONFIG has worker 0 at h0:1, worker 1 at h1:1",
-      "Set TF_CONFIG before the strategy is made"]),
+      "Set TF_CONFIG before you create the strategy"]),
     ("another task", config_of("worker", 0, CHIEF), config_of("worker", 1, CHIEF),
      ["this process is worker 0", "this process is worker 1"]),
     ("no cluster", config_of("worker", 0, CHIEF), {}, ["TF_CONFIG has no cluster"]),

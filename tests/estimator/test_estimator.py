@@ -346,10 +346,10 @@ def test_predictions_of_an_empty_directory_are_doubted(make: Any, input_fn: Any,
     """As many a test of a model has it: what predicts runs, and says of what."""
     model = make()
     assert len(list(model.predict(input_fn))) == 20
-    assert "These are predictions of an untrained model, as it is initialised" in tf_log.text
+    assert "These are predictions of an untrained, newly initialized model" in tf_log.text
     assert f"running initialization to predict. There is no directory {model.model_dir}." in tf_log.text
     assert model.evaluate(input_fn)["global_step"] == 0
-    assert "These are metrics of an untrained model, as it is initialised" in tf_log.text
+    assert "These are metrics of an untrained, newly initialized model" in tf_log.text
 
 
 @pytest.mark.parametrize(("steps", "made"), [(2.5, 3), (0.5, 1), (np.float32(3.0), 3), (float("inf"), 5)])

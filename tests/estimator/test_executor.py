@@ -558,7 +558,7 @@ def test_a_model_that_had_reached_max_steps_is_evaluated(run_config: Any, tf_log
     executor.estimator.evaluate.return_value = {"global_step": 41, "loss": 1.0}
     assert executor.run() == ({"global_step": 41, "loss": 1.0}, [])
     line = (
-        "Evaluating the checkpoint of step 41: training had reached max_steps before. See `python -m fastsup docs "
+        "Evaluating the checkpoint of step 41: training had already reached max_steps. See `python -m fastsup docs "
         "dropin#estimator`."
     )
     assert line in tf_log.messages

@@ -252,7 +252,7 @@ def test_a_damaged_event_file_is_read_up_to_there(est: Any, exports: Path, tmp_p
     file.write_bytes(file.read_bytes()[:-9])
     make_exports(exports, 1000000001)
     assert export(best(), est, exports, 45.0, step=5)
-    assert any("is damaged; what comes before is used" in message for message in tf_log.messages)
+    assert any("is damaged; only the events before that are used" in message for message in tf_log.messages)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"best_eval_result": 1}', "\x00"])

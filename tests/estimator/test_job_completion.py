@@ -138,7 +138,7 @@ def test_a_model_dir_that_isn_t_there(model_dir: Any) -> None:
 def test_a_model_dir_that_can_t_be_written_to_is_reported(tmp_path: Path, tf_log: Any) -> None:
     (tmp_path / "ended_tasks").write_text("")
     mark_task_ended(tmp_path, "chief", 0)
-    assert any("Other tasks won't learn that this one has ended" in message for message in tf_log.messages)
+    assert any("Other tasks won't detect that this one has ended" in message for message in tf_log.messages)
 
 
 def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
@@ -159,7 +159,7 @@ def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytes
     assert not ran.is_alive()
     forever.set()
     assert (
-        "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+        "The job has ended: its parameter server 0 also ends. See `python -m fastsup docs dropin#clusters`."
         in tf_log.messages
     )
 

@@ -190,7 +190,7 @@ def test_a_damaged_checkpoint_leaves_the_one_before(model: Model, tf_log: Any) -
         data = newest.read_bytes()
         newest.write_bytes(b"")
         assert predict(EXAMPLES)["step"][0] == 3
-        assert re.search("newest checkpoint can't be loaded; predictions go on with .*ckpt-3", tf_log.text)
+        assert re.search("newest checkpoint can't be loaded; predictions continue with .*ckpt-3", tf_log.text)
         with pytest.raises(tf.errors.OpError):
             predict.reload()
         assert predict(EXAMPLES)["step"][0] == 3
@@ -213,11 +213,11 @@ def test_a_damaged_newest_checkpoint_at_the_start(model: Model, tf_log: Any, fea
     with est.Predictor(model.estimator, features, follow_secs=1e-9) as predict:
         assert predict(EXAMPLES)["step"][0] == 3
         assert predict.checkpoint_path == intact
-        assert re.search(f"{newest}: .*. Predictions are made with {intact}. See ", tf_log.text)
+        assert re.search(f"{newest}: .*. Predictions use {intact}. See ", tf_log.text)
         data.write_bytes(whole)
         assert predict(EXAMPLES)["step"][0] == 4
     data.write_bytes(b"")
-    with pytest.raises(train.NoIntactCheckpointError, match="can't be restored, and is left as it is"):
+    with pytest.raises(train.NoIntactCheckpointError, match="can't be restored, and is left unchanged"):
         est.Predictor(model.estimator, checkpoint_path=newest)(EXAMPLES)
 
 
@@ -358,7 +358,7 @@ def test_an_error_of_the_end_is_logged(tmp_path: Path, tf_log: Any) -> None:
     predict(EXAMPLES)
     model.train(1)
     assert predict.reload()
-    assert "The session of a Predictor hasn't ended well: OSError('no more')" in tf_log.text
+    assert "A Predictor's session ended with an error: OSError('no more')" in tf_log.text
     assert predict(EXAMPLES)["step"][0] == 2
     with pytest.raises(OSError, match="no more"):
         predict.close()
@@ -439,7 +439,7 @@ def test_features_that_no_model_can_have(model: Model) -> None:
     with est.Predictor(model.estimator) as predict:
         with pytest.raises(ValueError, match=r"without a batch dimension: 1\.0\. Give it"):
             predict({"x": 1.0})
-        with pytest.raises(TypeError, match="x: A feature must be an array of numbers, texts or truth values"):
+        with pytest.raises(TypeError, match="x: A feature must be an array of numbers, strings or booleans"):
             predict({"x": np.array([1], "datetime64[s]")})
         with pytest.raises(TypeError, match=r"x: A feature must be an array .*; got None"):
             predict({"x": None})
@@ -464,7 +464,7 @@ BAD_FIRST_CALLS = {
     "shape": (
         {"x": [[1.0]]},
         ValueError,
-        r"for these features: x: float32 of shape \(None, 1\)\. Give them in the names",
+        r"for these features: x: float32 of shape \(None, 1\)\. Pass them with the names",
     ),
     "type": ({"x": [[1, 2]]}, TypeError, r"for these features: x: int32 of shape \(None, 2\).* model_fn: Input 'b'"),
     "in the run": ({"x": [[1.0, 2.0]] * 4, "bias": [0.0] * 4}, tf.errors.InvalidArgumentError, "assertion failed"),
@@ -587,7 +587,7 @@ def test_features_in_a_tuple(tmp_path: Path) -> None:
         ({"features": lambda: None}, TypeError, "must return a ServingInputReceiver; it returned None"),
         ({"follow_secs": 0}, ValueError, "follow_secs must be positive, got 0"),
         ({"follow_secs": "1"}, TypeError, "follow_secs"),
-        ({"follow_secs": 1, "checkpoint_path": "x"}, ValueError, "give no checkpoint_path, or no follow_secs"),
+        ({"follow_secs": 1, "checkpoint_path": "x"}, ValueError, "pass only one of the two"),
         ({"checkpoint_path": 3}, TypeError, "checkpoint_path must be the path of a checkpoint"),
     ],
 )

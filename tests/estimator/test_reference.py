@@ -57,7 +57,7 @@ def as_one_file(found: list[str]) -> list[str]:
 def as_a_save(line: Any) -> Any:
     """A checkpoint that was just restored is saved over itself there, and left as it is here, which a line says."""
     return re.sub(
-        r"^The checkpoint of step (\d+), (.*)-\d+, holds this state already and is left as it is\. See `[^`]+`\.$",
+        r"^The checkpoint of step (\d+), (.*)-\d+, already contains this state and is left unchanged\. See `[^`]+`\.$",
         r"Saving checkpoints for \1 into \2.",
         line,
     )

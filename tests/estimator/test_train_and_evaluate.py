@@ -432,15 +432,15 @@ def test_a_signal_saves_and_leaves_the_last_evaluation_out(
     step = 10 if where == "evaluation" else 13
     assert os.path.basename(made.latest_checkpoint()) == f"model.ckpt-{step}"
     assert [record.getMessage() for record in tf_log.records if record.levelname == "ERROR" or record.exc_info] == []
-    skipped = [message for message in tf_log.messages if message.endswith(": a signal ends the training.")]
+    skipped = [message for message in tf_log.messages if message.endswith(": a signal is ending the training.")]
     assert (
         skipped
         == {
-            "training": ["Skip the eval of the checkpoint of step 13: a signal ends the training."],
+            "training": ["Skip the eval of the checkpoint of step 13: a signal is ending the training."],
             "evaluation": [],
             "in memory": [
-                "Skip the eval of the checkpoint of step 13: a signal ends the training.",
-                "Skip the eval of the final model: a signal ends the training.",
+                "Skip the eval of the checkpoint of step 13: a signal is ending the training.",
+                "Skip the eval of the final model: a signal is ending the training.",
             ],
         }[where]
     )

@@ -82,7 +82,7 @@ for devices, counted in ((["/cpu:0", "/cpu:1"], "CPU:0, CPU:1. "), (["/gpu:0", "
             model.train(lambda: input_fn().repeat(), steps=1)
             model.evaluate(input_fn)
         except ValueError as error:
-            for text in (name, "2 replicas, on the devices " + counted, "have CPU:0. Make the strategy for devices"):
+            for text in (name, "2 replicas, on the devices " + counted, "have CPU:0. Create the strategy for existing"):
                 assert text in str(error), (text, str(error))
         else:
             raise AssertionError(name)

@@ -35,7 +35,7 @@ def test_a_directory_without_checkpoint(make: Any, input_fn: Any, tmp_path: Any)
 
 
 def test_a_checkpoint_that_is_not_there(make: Any, input_fn: Any) -> None:
-    text = "Failed to find any matching files for /nowhere. It was given as warm_start_from: pass the path of a check"
+    text = "Failed to find any matching files for /nowhere. It was passed as warm_start_from: pass the path of a check"
     with pytest.raises(tf.errors.NotFoundError, match=text):
         make(warm_start_from="/nowhere").train(input_fn, steps=1)
 
@@ -77,6 +77,6 @@ def test_export_of_a_damaged_checkpoint(trained: Any, tmp_path: Any) -> None:
         return est.export.ServingInputReceiver({"x": x}, {"x": x})
 
     with pytest.raises(
-        train.NoIntactCheckpointError, match=f"{path} can't be restored, and is left as it is: .*less bytes"
+        train.NoIntactCheckpointError, match=f"{path} can't be restored, and is left unchanged: .*less bytes"
     ):
         trained.export_saved_model(str(tmp_path / "export"), receiver)

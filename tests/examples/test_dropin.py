@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "dropin.md"
-HEAD = "| what | TensorFlow | here | why | how to get TensorFlow's behaviour |"
+HEAD = "| difference | TensorFlow | fastsup | why | how to get TensorFlow's behavior |"
 PACKAGES = ("fastsup", "fastsup.train", "fastsup.estimator", "fastsup.experiment")
 
 

@@ -117,9 +117,9 @@ def test_what_it_refuses(est: Any, arguments: dict[str, Any], message: str) -> N
         ({"eval_steps": np.float32(1.5)}, None),
         ({"local_eval_frequency": 0.5, "min_eval_frequency": np.int64(3)}, None),
         ({"min_eval_frequency": -1}, "`min_eval_frequency`=-1 is negative"),
-        ({"eval_delay_secs": -1}, "`eval_delay_secs`=-1 is negative: nothing is waited for"),
+        ({"eval_delay_secs": -1}, "`eval_delay_secs`=-1 is negative: no wait"),
         ({"continuous_eval_throttle_secs": np.float32(2)}, None),
-        ({"check_interval_secs": float("nan")}, "`check_interval_secs` is NaN: nothing is waited for"),
+        ({"check_interval_secs": float("nan")}, "`check_interval_secs` is NaN: no wait"),
     ],
 )
 def test_numbers_that_the_reference_takes(est: Any, tf_log: Any, arguments: dict[str, Any], doubt: str | None) -> None:

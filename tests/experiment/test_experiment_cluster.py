@@ -22,7 +22,7 @@ def test_every_task_does_its_part_and_ends(tmp_path: Path, new_cluster: Any) -> 
         assert cluster.newest_step() >= 1000
         assert re.search(r"Waiting \d secs before starting training.", cluster.log("worker-1"))
         assert (
-            "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+            "The job has ended: its parameter server 0 also ends. See `python -m fastsup docs dropin#clusters`."
             in cluster.log("ps-0")
         )
         evaluator = cluster.log("evaluator-0")

@@ -68,13 +68,13 @@ def test_it_ends_when_training_has(worker: Any, tmp_path: Path, tf_log: Any) -> 
         made.run()
         assert made.session.should_stop()
     assert made.sleeps == 1
-    assert "Training has ended at step 10: this worker ends too." in tf_log.messages
+    assert "Training ended at step 10: this worker also ends." in tf_log.messages
 
 
 def test_it_fails_when_nobody_makes_a_step(worker: Any) -> None:
     made = worker(steps_per_sleep=0)
     with (
-        pytest.raises(tf.errors.DeadlineExceededError, match="has stayed at 0 for 60 s, while this worker waited"),
+        pytest.raises(tf.errors.DeadlineExceededError, match="was 0 for 60 s, while this worker waited"),
         made.session,
     ):
         made.run()

@@ -82,7 +82,7 @@ def test_a_lost_network_ends_both_tasks(training: Any, eager: bool) -> None:
     cluster.cut(*TASKS)
     assert cluster.exit_codes(TASKS, LOST_SECS + ENDS_SECS) == dict.fromkeys(TASKS, 1)
     for task in TASKS:
-        assert "doesn't answer: it has given no sign of life for" in cluster.log(task)
+        assert "doesn't answer: it hasn't responded for" in cluster.log(task)
     cluster.mend(*TASKS)
     assert_a_new_start_goes_on(cluster)
 

@@ -80,7 +80,7 @@ class Training:
 
     def warnings(self) -> list[str]:
         # A save of tf.train.Checkpoint has absl add a second handler.
-        return [*{line for line in self._log.read_text().splitlines() if "by another training" in line}]
+        return [*{line for line in self._log.read_text().splitlines() if "by another program" in line}]
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_each_warns_of_the_other_once(start: Any, tmp_path: Path, way: str) -> N
     pids = [first.process.pid, second.process.pid]
     for training, other in ((first, pids[1]), (second, pids[0])):
         (warning,) = training.end()
-        replaced = f"{tmp_path / 'model' / 'checkpoint'} was replaced by another training: process {other} on "
+        replaced = f"{tmp_path / 'model' / 'checkpoint'} was replaced by another program: process {other} on "
         assert re.search(re.escape(replaced) + r"\S+, running since \S+ has saved", warning)
 
 
@@ -164,7 +164,7 @@ def test_trainings_in_turns_in_one_process(tmp_path: Path, tf_log: Any, start: A
         session.run(v1.global_variables_initializer())
         v1.train.Saver().save(session, str(folder / "model.ckpt"), 99)
     _train(folder)
-    assert "by another training" not in tf_log.text
+    assert "by another program" not in tf_log.text
 
 
 def test_the_state_file_is_read_as_before(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_counts(tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatc
     def warned() -> bool:
         tf_log.clear()
         warn_of_other_writer(name)
-        return "by another training" in tf_log.text
+        return "by another program" in tf_log.text
 
     other.write('model_checkpoint_path: "a"\n')
     assert not warned()  # Nothing is known of the file.

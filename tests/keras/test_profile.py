@@ -402,7 +402,7 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     assert f" of each of {outer.runs + inner.runs}, " in calls.text
     assert calls.total_ns > alone.total_ns
     inside = duration(calls.total_ns - alone.total_ns)
-    assert f"{inside} of it is in what callbacks evaluate, and counted for them, too" in calls.text
+    assert f"{inside} of it is in the callbacks' evaluations, and is also counted there" in calls.text
     compared = [line.strip() for line, _ in compare(as_dict(report), {**as_dict(report), "wall_ns": 10**9})]
     assert not any("with its evaluations" in line for line in compared)
     half = {**as_dict(report), "steps": report.steps * 2, "wall_ns": report.wall_ns * 2}
@@ -487,9 +487,9 @@ def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
     assert "jit_compile" not in costs["Keras's own loop"].text
     (calls,) = (cost for cost in costs.values() if "accelerate" in cost.name)
     # Of arrays, the iterators go too.
-    assert "in which Keras makes datasets and iterators of arrays" in calls.text
+    assert "in which Keras creates datasets and iterators from arrays" in calls.text
     assert "of TensorFlow's calls of the step function" in calls.text
-    assert "in what callbacks evaluate" not in calls.text
+    assert "in the callbacks' evaluations" not in calls.text
     opened = sum(row.times.total_ns for row in report.rows if row.phase == "open input")
     assert calls.total_ns > opened
     assert "opening and ending the input" not in costs
@@ -607,7 +607,7 @@ def test_a_profile_of_one_fit_within_that_of_the_program(
     assert profiler_module._measured != []
     report = of_program.report()
     assert (report.steps, report.rows, report.other_profilers_used) == (0, (), True)
-    assert "a fit with a ProfilerCallback, aren't in this one" in report.advice()
+    assert "or a fit with a ProfilerCallback" in report.advice()
 
 
 def test_advice_on_a_callback_that_works_now_and_then() -> None:

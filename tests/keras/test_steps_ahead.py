@@ -156,7 +156,7 @@ def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
     expected, _ = run(lambda model: model)
     found, model = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
     assert found == expected
-    assert model.train_function.why_not_fused == "the callback Look looks at each batch"
+    assert model.train_function.why_not_fused == "the callback Look inspects each batch"
     assert not model.train_function.fused
 
 
@@ -480,7 +480,7 @@ def test_what_is_not_compiled_says_so() -> None:
     assert model.train_function.why_not_fused == 'fuse="never"'
     model = fastsup.keras.accelerate(new_model(steps_per_execution=2, jit_compile=True))
     model.fit(X, Y, epochs=1, verbose=0)
-    assert "Keras makes 2 steps in a call itself" in model.train_function.why_not_fused
+    assert "Keras itself runs 2 steps per call" in model.train_function.why_not_fused
 
 
 def test_the_input_that_ends_early_warns_as_keras_does() -> None:

@@ -339,7 +339,7 @@ def test_a_module_and_an_optimizer_of_pytorch_go_on(tmp_path: Path, processes: P
 def test_tensors_with_what_torch_load_refuses_are_refused(tmp_path: Path, processes: Processes) -> None:
     torch = imported_torch()
     saver = Checkpoints(tmp_path, {"state": {"w": torch.zeros(2), "a": [np.zeros(2)]}})
-    with pytest.raises(TypeError, match=r"^state/a/0 is a ndarray of type ndarray, which torch.load doesn't read"):
+    with pytest.raises(TypeError, match=r"^state/a/0 is a ndarray of type ndarray, which torch.load can't read"):
         StepLoop(int, [saver], max_steps=1).run()
 
 
@@ -448,7 +448,7 @@ def test_a_new_training_in_an_old_directory_is_warned_and_deletes_nothing(
 ) -> None:
     save(tmp_path, {"steps": 1}, step=100)
     saver = save(tmp_path, {"steps": 2}, step=7, keep=1)
-    assert "has checkpoints, the newest is" in caplog.text
+    assert "has checkpoints, the newest of which is" in caplog.text
     assert steps_in(saver) == [7, 100]
     state = {"steps": 0}
     # The newest is the one that was saved last.
@@ -558,7 +558,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_left(
     loop = StepLoop(lambda: found["a"].__iadd__(1), [again], max_steps=3, resume_from=again)
     loop.run()
     assert (loop.restored_step, found["a"].tolist()) == (1, [3, 3])
-    assert f"The checkpoint {newest} can't be restored and is left as it is" in caplog.text
+    assert f"The checkpoint {newest} can't be restored and is left unchanged" in caplog.text
     # The damaged one stays; those that were saved since are newer.
     assert {path: path.read_bytes() for path in newest.iterdir()} == left
     assert restored(tmp_path, {"a": np.zeros(2)}).global_step == 3
@@ -724,7 +724,7 @@ def test_a_file_that_is_not_what_was_written_is_an_error_of_the_save(
         return real(path, **options)
 
     monkeypatch.setattr(os, "stat", longer)
-    with pytest.raises(OSError, match="doesn't have the size of what was written to it"):
+    with pytest.raises(OSError, match="'s size differs from the number of bytes written"):
         save(tmp_path, {"a": np.ones(2)}, step=2)
     assert [path.name for path in tmp_path.iterdir()] == ["save-000001-step-1"]
 
@@ -775,7 +775,7 @@ def test_another_training_in_the_directory_is_noticed_once(
     saver = Checkpoints(tmp_path, {"state": {"a": 1}}, every_steps=1)
     StepLoop(int, [saver, start_other], max_steps=8).run()
     found = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert [text.partition(":")[0] for text in found] == [f"Another training saves in {tmp_path}"] * 2
+    assert [text.partition(":")[0] for text in found] == [f"Another program has saved in {tmp_path}"] * 2
     assert [saved.global_step for saved in saver.saved() if saved.global_step != 1] == [8, 7, 6, 5, 4]
 
 
@@ -851,7 +851,7 @@ def test_a_metric_needs_an_evaluation(tmp_path: Path) -> None:
 
 def test_the_best_of_no_metric(tmp_path: Path) -> None:
     saver = save(tmp_path, {"a": 1})
-    with pytest.raises(ValueError, match='which="best" is for Checkpoints with a metric'):
+    with pytest.raises(ValueError, match='which="best" requires Checkpoints with a metric'):
         saver.restore("best")
     with pytest.raises(ValueError, match=r"checkpoint that exists, got 'bset'\. Did you mean 'best'\?"):
         saver.restore("bset")
@@ -930,5 +930,5 @@ def test_a_save_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
 def test_two_of_one_directory_in_a_loop_are_refused(tmp_path: Path) -> None:
     first, second = ({"w": np.zeros(2)}, {"w": np.ones(2)})
     hooks = [Checkpoints(tmp_path / "a", {"one": first}), Checkpoints(f"{tmp_path}/b/../a", {"two": second})]
-    with pytest.raises(ValueError, match="directory must be another one for each Checkpoints of a loop"):
+    with pytest.raises(ValueError, match="directory must be different for each Checkpoints of a loop"):
         StepLoop(float, hooks, max_steps=1).run()

@@ -142,13 +142,13 @@ def test_an_error_of_the_function_ends_the_loop() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"function": 3}, TypeError, "function must be a function that evaluates, got 3"),
+        ({"function": 3}, TypeError, "function must be an evaluation function, got 3"),
         ({"function": lambda model, data: 1}, TypeError, "function must take no arguments, or the loop, got "),
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
         ({"every_secs": "x"}, TypeError, "every_secs must be a number"),
         ({"at_end": None}, TypeError, "at_end must be True or False"),
         ({"at_end": False}, ValueError, "at_end=False needs an interval: pass every_steps"),
-        ({"max_share": 1}, ValueError, "max_share must lie between 0 and 1, got 1"),
+        ({"max_share": 1}, ValueError, "max_share must be between 0 and 1, got 1"),
         ({"max_share": "half"}, TypeError, "max_share must be a number"),
     ],
 )
@@ -251,7 +251,7 @@ def test_the_order_of_the_hooks_is_checked(tmp_path: Path) -> None:
     evaluate, stop = EvaluateHook(lambda: {"score": 1}, 2), EarlyStoppingHook("score", "min", 3, restore_best=saver)
     for hooks in ([stop, evaluate, saver], [evaluate, stop, saver], [saver, stop, evaluate], [evaluate, stop]):
         loop = StepLoop(int, hooks, max_steps=5)
-        with pytest.raises(ValueError, match="before EarlyStoppingHook, whose end restores the best checkpoint"):
+        with pytest.raises(ValueError, match="before EarlyStoppingHook, which restores the best checkpoint"):
             loop.run()
         assert loop.steps == 0
 
@@ -291,5 +291,5 @@ def test_wrong_arguments_of_early_stopping(arguments: dict[str, Any], error: typ
 
 def test_restore_best_must_have_the_same_metric(tmp_path: Path) -> None:
     saver = Checkpoints(tmp_path, {"state": {}}, metric="loss", mode="min")
-    with pytest.raises(ValueError, match="restore_best must have metric='score' and mode='max', as this hook"):
+    with pytest.raises(ValueError, match="restore_best must have metric='score' and mode='max', like this hook"):
         EarlyStoppingHook("score", "max", 1, restore_best=saver)

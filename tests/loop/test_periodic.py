@@ -108,7 +108,7 @@ def write(*_: Any) -> None:
         (
             lambda: every(),
             ValueError,
-            r"every must say when the function is called\. Pass steps, secs, epochs, at_end or on_error",
+            r"every requires at least one condition for the call\. Pass steps, secs, epochs, at_end or on_error",
         ),
         (lambda: every(True), TypeError, r"^steps must be a number, got True"),
         (lambda: every(0), ValueError, r"^steps must be positive, got 0"),
@@ -271,7 +271,7 @@ def test_epochs_of_steps_in_one_compiled_call() -> None:
 
 def test_epochs_need_batches_that_know_them() -> None:
     loop = StepLoop(int, [every(epochs=1)(print)], max_steps=3)
-    with pytest.raises(ValueError, match=r"1 epochs needs a step .*fastsup.bind_batches\(step, batches\)"):
+    with pytest.raises(ValueError, match=r"1 epochs requires a step .*fastsup.bind_batches\(step, batches\)"):
         loop.run()
     assert loop.steps == 0
     with pytest.raises(ValueError, match="epochs must be positive"):

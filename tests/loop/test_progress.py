@@ -118,7 +118,7 @@ def test_a_terminal_without_rich_gets_lines(stepping: Stepping, monkeypatch: pyt
     ("arguments", "error", "text"),
     [
         ({"total": "x"}, TypeError, "total must be a global step, or None, got 'x'"),
-        ({"total": -1}, ValueError, "total must be positive, or None where no end is known, got -1"),
+        ({"total": -1}, ValueError, "total must be positive, or None if the end is unknown, got -1"),
         ({"file": "out.txt"}, TypeError, r"file must be a text stream, or None for sys\.stderr, got 'out\.txt'"),
     ],
 )

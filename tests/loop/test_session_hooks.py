@@ -271,7 +271,7 @@ def test_feeds_are_refused() -> None:
         def before_run(self, run_context: Any) -> Any:
             return v1.train.SessionRunArgs(None, {"x:0": 1.0})
 
-    with pytest.raises(ValueError, match=r"feeds \['x:0'\]: the step of a loop takes no feeds"):
+    with pytest.raises(ValueError, match=r"feeds \['x:0'\]: a loop's step accepts no feeds"):
         StepLoop(int, [Feeding()], max_steps=1).run()
 
 

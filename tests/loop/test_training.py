@@ -216,7 +216,7 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"metric": "a", "mode": "max", "evaluate": int}, ValueError, "metric='a' needs directory, to keep the best"),
         ({"evaluate": 3}, TypeError, "evaluate must be a function that evaluates, got 3"),
         ({"epochs": 3}, ValueError, "epochs=3 needs data"),
-        ({"epochs": 3, "data": iter([1])}, ValueError, "epochs=3 is for data that can be gone through several times"),
+        ({"epochs": 3, "data": iter([1])}, ValueError, "epochs=3 is for data that can be iterated several times"),
         ({"step": coroutine}, TypeError, "step must be a function whose call runs its body, got <function coroutine"),
         ({"step": coroutine, "data": [1]}, TypeError, "it is a coroutine function"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
@@ -326,7 +326,7 @@ def test_epochs_of_nothing_end() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((3,), TypeError, "data must be an iterable that can be gone through several times, got 3"),
+        ((3,), TypeError, "data must be an iterable that can be iterated several times, got 3"),
         ((iter([1]),), TypeError, "Pass a list of batches or a DataLoader."),
         (("abc",), TypeError, "several times, got 'abc'. Pass a list of batches"),
         ((lambda epoch: None,), TypeError, "data must return an iterable of batches, got None from <function "),

@@ -92,7 +92,7 @@ def test_many_small_hooks_together() -> None:
     parts: Parts = {(Quick(), "after_run"): 40 for _ in range(4)}
     parts[None, "runtime"] = 800
     advice = profile(100, parts).advice()
-    assert advice.startswith("Hooks cost 16.7% together, and none of them much on its own: the costliest, Quick")
+    assert advice.startswith("Hooks cost 16.7% together, but no single hook costs much: the most expensive, Quick")
 
 
 def test_plans_that_are_made_all_the_time() -> None:
@@ -105,16 +105,14 @@ def test_plans_that_are_made_all_the_time() -> None:
                 session.run([numbers[i], numbers[i - 1]])
     advice = profiler.report().advice()
     assert advice.startswith("Look first at plan making: ")
-    assert (
-        " times in 30 steps, for each combination of fetches and feeds that is new. Fetch the same elements" in advice
-    )
+    assert " times in 30 steps, for each new combination of fetches and feeds. Fetch the same elements" in advice
 
 
 def test_plans_of_a_graph_that_grows() -> None:
     sizes = iter([10, 500])
     facts = lambda: {"asked": "auto", "plans": [], "operations": next(sizes, 500)}  # noqa: E731
     report = profile(100, {(Quick(), "after_run"): 9, (None, "runtime"): 500, (None, "plan making"): 400}, facts=facts)
-    assert "the graph has got 490 operations more since the session was opened" in report.advice()
+    assert "the graph has grown by 490 operations since the session was opened" in report.advice()
 
 
 def test_plans_that_were_made_once() -> None:
@@ -128,8 +126,8 @@ def test_plans_that_were_made_once() -> None:
             with profiler.session_span("runtime"):
                 clock.advance(1000)
     assert profiler.report().advice() == (
-        "The runtime is 71.4%: no hook was called; nothing to gain here. Plan making is 28.6%: it comes once for each "
-        "combination of fetches and feeds, with those of the hooks. The longer the run, the less it is."
+        "The runtime is 71.4%: no hook was called; nothing to gain here. Plan making is 28.6%: it happens once for "
+        "each combination of fetches and feeds, including the hooks'. Its share shrinks in longer runs."
     )
 
 
@@ -139,7 +137,7 @@ def test_a_light_step_in_the_thread_pool_by_request() -> None:
         x = tf.constant(1.0)
         with fastsup.train.SingularMonitoredSession(profiler=profiler, executor="thread_pool") as session:
             session.run_loop(x, steps=1100)
-    assert 'in which so light a run mostly waits for threads: try executor="auto".' in profiler.report().advice()
+    assert 'in which such a short run mostly waits for threads: try executor="auto".' in profiler.report().advice()
 
 
 def test_a_hook_of_tensorflows_own_that_fastsup_has_too() -> None:
@@ -165,7 +163,7 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
         "or predict. "
         "The program opens a MonitoredTrainingSession of "
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
-        "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession. "
+        "train.MonitoredTrainingSession(...)` instead of tf.compat.v1.train.MonitoredTrainingSession. "
         "Without an edit: `python -m fastsup profile -m fastsup run SCRIPT`."
     )
     assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
@@ -211,6 +209,6 @@ def test_steps_that_are_too_short_for_a_profile() -> None:
                 clock.advance(20)
             clock.advance(130)
     assert profiler.report().advice() == (
-        "Steps of 150ns, with their recording, are too short for a profile: it says which hooks are called. What one "
-        "costs, a run with it and a run without it say."
+        "Steps of 150ns, with their recording, are too short for a profile, which only shows the hooks that are "
+        "called. To find the cost of one, compare a run with it and a run without it."
     )

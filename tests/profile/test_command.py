@@ -109,7 +109,7 @@ def test_a_script_that_fails(script: Path, run: Any, processes: Processes) -> No
     assert result.stderr == alone.stderr
     assert "ValueError: 1" in result.stderr
     assert "50 steps in " in result.stdout
-    last = "The script has failed: its error is above. The profile has what ran until then."
+    last = "The script failed; see the error above. The profile covers everything up to that point."
     assert " ".join(result.stdout.splitlines()[-2:]).endswith(last)
 
 
@@ -218,7 +218,7 @@ def test_interrupted(script: Path, run: Any) -> None:
     assert result.returncode != 0
     assert "KeyboardInterrupt" in result.stderr
     assert " ".join(result.stdout.splitlines()[-2:]).endswith(
-        "The script was interrupted. The profile has what ran until then."
+        "The script was interrupted. The profile covers everything up to that point."
     )
     # The script's frames alone.
     assert "train.py" in result.stderr
@@ -344,7 +344,7 @@ def test_a_script_that_closes_its_output(script: Path, tmp_path: Path, run: Any)
 
 
 def test_all_steps_left_out(script: Path, run: Any) -> None:
-    assert "All 50 steps were left out: skip fewer of them." in run("profile", "--skip-steps", 60, script).stdout
+    assert "All 50 steps were skipped: skip fewer of them." in run("profile", "--skip-steps", 60, script).stdout
 
 
 @pytest.mark.parametrize("before", [[], ["--"], ["--table", "--"]])
@@ -389,7 +389,7 @@ def test_without_an_output(script: Path, processes: Processes) -> None:
 def test_loops_with_profilers_of_their_own_are_told_of(script: Path, run: Any) -> None:
     own = "fastsup.core.StepLoop(int, max_steps=30, profiler=fastsup.HookProfiler()).run()\n"
     script.write_text("import fastsup.core\n" + own)
-    told = "Sessions and loops with their own profiler, and a fit with a ProfilerCallback, aren't in this one."
+    told = "This profile doesn't include sessions and loops with their own profiler, or a fit with a ProfilerCallback."
     assert told in " ".join(run("profile", script).stdout.split())
     script.write_text("import fastsup.core\n" + own + "fastsup.core.StepLoop(int, max_steps=5).run()\n")
     result = run("profile", script)
@@ -411,7 +411,7 @@ def test_step_markers_without_tensorflow(
     monkeypatch.setattr("fastsup.profile.profiler.find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="2"):
         main(["profile", "--step-markers", str(script)])
-    assert "error: --step-markers are for TensorFlow's profiler, which isn't here" in capsys.readouterr().err
+    assert "error: --step-markers require TensorFlow's profiler, which isn't installed" in capsys.readouterr().err
 
 
 def test_the_head_is_of_the_script(script: Path, run: Any) -> None:
@@ -552,14 +552,15 @@ def test_limits_on_costs(tmp_path: Path, run: Any) -> None:
         result = run("profile", "--fail-above", "Slow 100%", "--fail-above", "slwo 1%", *options, path, "0", "0")
         assert result.returncode == code, result.stderr
         assert (
-            "no row is called 'slwo', so its limit isn't checked. Did you mean 'Slow'? The hooks, callbacks and phases "
+            "no row has the name 'slwo', so its limit isn't checked. Did you mean 'Slow'? The hooks, callbacks "
+            "and phases "
             "are Slow, " in result.stderr
         )
     result = run("profile", "--fail-above", "Slow 50%", path, "7", "0")
     assert result.returncode == 7
     end = " ".join(result.stdout.splitlines()[-2:])
-    assert end.endswith("The script has ended with the exit code 7. The profile has what ran until then.")
+    assert end.endswith("The script exited with code 7. The profile covers everything up to that point.")
     result = run("profile", "--fail-above", "Slow", path, "0", "0")
     assert result.returncode == 2
-    text = "--fail-above: a limit is a name and per cent (0 to 100), such as 'ModelCheckpoint 5%', got 'Slow'"
+    text = "--fail-above: a limit is a name and a percentage (0 to 100), such as 'ModelCheckpoint 5%', got 'Slow'"
     assert text in result.stderr

@@ -57,11 +57,11 @@ def test_rows_are_compared_by_step() -> None:
     """Whatever the number of steps; and sessions are the same whose line has moved."""
     lines = text(profile(100, 500, 1000, line=3), profile(40, 250, 1005, line=8))
     assert "whole step, with the time between steps 1.50µs 1.25µs 0.84 x" in lines
-    assert "100 steps before, 40 now: what occurs once (setup, tracing, the end) is divided" in lines
+    assert "100 steps before, 40 now: one-time costs (setup, tracing, the end) are divided" in lines
     assert "Session (train), a.py" in lines
     assert "Quick: after_run 500ns 250ns 0.50 x" in lines
     assert not any(line.startswith("runtime") for line in lines)
-    assert any(line.startswith("1 row") or "rows more differ by less than 5%" in line for line in lines)
+    assert any(line.startswith("1 row") or "more rows differ by less than 5%" in line for line in lines)
 
 
 def test_the_sessions_of_a_copy_of_the_script_are_the_same() -> None:
@@ -88,7 +88,7 @@ def test_a_profile_of_the_version_before() -> None:
     assert lines[0] == "compared with a profile of an earlier version"
     assert "Quick: after_run 400ns 800ns 2.00 x" in lines
     assert "Gone: save 500ns - gone" in lines
-    assert "One profile doesn't tell sessions and fetches apart: they are added up." in lines
+    assert "One profile doesn't distinguish sessions and fetches, so they are added up." in lines
 
 
 def test_phases_of_the_program_are_compared() -> None:
@@ -114,7 +114,7 @@ def test_a_profile_without_steps() -> None:
     ("written", "error"),
     [
         ("{", "isn't JSON"),
-        ("[1]", "isn't a profile. Give a file that --json has written."),
+        ("[1]", "isn't a profile. Pass a file written by --json."),
         ('{"schema": 1}', "isn't a profile"),
         (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 3 is the last one that this version knows"),
     ],

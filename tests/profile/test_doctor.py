@@ -71,9 +71,9 @@ def test_doctor(run: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "value", "says"),
     [
-        (None, None, f"not available. A program that needs them: `{install_command()}`, and set the environment"),
-        (None, "1", f"not available. A program that needs them: `{install_command()}`."),
-        ("2.21.0", "0", "not available. A program that needs them: set the environment variable TF_USE_LEGACY_KERAS=1"),
+        (None, None, f"not available. To use them: `{install_command()}`, and set the environment"),
+        (None, "1", f"not available. To use them: `{install_command()}`."),
+        ("2.21.0", "0", "not available. To use them: set the environment variable TF_USE_LEGACY_KERAS=1"),
         ("2.21.0", "True", "available (tf_keras)"),
     ],
 )
@@ -89,13 +89,11 @@ def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
 
 
 def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(
-        bridge, "unavailable_reason", lambda: "TensorFlow 3.0 isn't one of the versions that were tried"
-    )
+    monkeypatch.setattr(bridge, "unavailable_reason", lambda: "TensorFlow 3.0 isn't one of the tested versions")
     doctor._print_functions()
     assert capsys.readouterr().out == (
         "fastsup.function and fastsup.keras: TensorFlow runs all functions, because TensorFlow 3.0 isn't one of the "
-        "versions that were tried.\n"
+        "tested versions.\n"
     )
 
 
@@ -178,6 +176,6 @@ def test_a_script_that_calls_functions(tmp_path: Path, run: Any) -> None:
     assert lines[first + 1 : first + 4] == [
         "  step: lifted, single_threaded (3 ConcreteFunctions)",
         "  inline: lifted, inline",
-        "  anew: not lifted: it captures values that are computed again in each call",
+        "  anew: not lifted: it captures values that are recomputed in each call",
     ]
     assert "No step" not in result.stdout

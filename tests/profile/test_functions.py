@@ -81,10 +81,10 @@ def test_calls_of_a_function_of_tensorflows() -> None:
     assert all(part.is_function and part.kind == "tf.function <lambda>" for part in report.sessions)
     assert_adds_up(report)
     advice = replace(report, call_ns=50_000.0).advice()
-    assert "what fastsup.function saves of tf.function <lambda>, test_functions.py:" in advice
+    assert "the time that fastsup.function saves in tf.function <lambda>, test_functions.py:" in advice
     assert "about 50.0µs of each of 4000 calls" in advice
     assert "`python -m fastsup run --functions SCRIPT`" in advice
-    assert "what fastsup.function saves" not in replace(report, call_ns=20_000.0).advice()
+    assert "the time that fastsup.function saves" not in replace(report, call_ns=20_000.0).advice()
     assert not hasattr(type(step).__call__, RECORDS_METHOD)
 
 
@@ -159,7 +159,7 @@ def test_functions_that_are_made_anew() -> None:
     (name,) = [detail for detail in rows_of(report, "tracing") if ": " not in detail]
     assert rows_of(report, "tracing") == {name: 1, f"{name}: made again": 3}
     advice = report.advice()
-    assert "tracing functions that are made again: " in advice
+    assert "tracing functions that are created again: " in advice
     assert f"3 of 4 traces, 3 of them of {name}: each new model, " in advice
     # Their arguments have nothing to do with it.
     assert "one shape and dtype" not in advice

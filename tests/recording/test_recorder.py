@@ -502,7 +502,7 @@ def test_what_recording_costs_is_known_and_taken_off() -> None:
 def test_a_scope_is_entered_once_at_a_time(recorder: Recorder, clock: ManualClock) -> None:
     scope = recorder.step()
     with scope:
-        with pytest.raises(RuntimeError, match="under way already"):
+        with pytest.raises(RuntimeError, match="already started"):
             scope.__enter__()
         clock.advance(5)
     with scope:

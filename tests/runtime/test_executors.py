@@ -206,4 +206,4 @@ def test_a_graph_that_the_executor_refuses(again: bool) -> None:
                 with pytest.raises(tf.errors.UnimplementedError) as raised:
                     session.run(variable.initializer)
     assert "does not support reference-typed edges" in raised.value.message
-    assert raised.value.message.endswith('can\'t run this graph: executor="auto" takes one that can.)')
+    assert raised.value.message.endswith('can\'t run this graph: executor="auto" chooses one that can.)')

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 HINT = (
-    '(The single-threaded executor doesn\'t say which operation it was. Run it again with executor="inline", an '
-    "argument of sessions and of RunConfig: then the error says it.)"
+    '(The single-threaded executor doesn\'t name the operation. To see it, run again with executor="inline", an '
+    "argument of sessions and of RunConfig.)"
 )
 BAD = {}
 
@@ -392,7 +392,7 @@ def test_a_session_does_not_search_for_ever(graph: Any, monkeypatch: pytest.Monk
             monkeypatch.setattr("fastsup.runtime.errors._MOST_SEARCH_SECS", 0.0)
     assert "[[{{node Reshape}}]]" in texts[0]
     assert "[[" not in texts[1]
-    assert "doesn't say which operation it was. Run it again with executor=" in texts[1]
+    assert "doesn't name the operation. To see it, run again with executor=" in texts[1]
 
 
 def test_every_way_to_run(graph: Any) -> None:

@@ -121,7 +121,7 @@ def test_a_call_that_never_ends_is_left_behind_with_a_warning(
     monkeypatch.setattr(interpreter_end, "WAIT_SECS", 0.05)
     with a_thread_inside(calls) as thread:
         calls.end()
-    assert tf_log.messages[-1].startswith("The program ends while calls of TensorFlow's runtime are still under way")
+    assert tf_log.messages[-1].startswith("The program exits while calls of TensorFlow's runtime are still running")
     assert thread.name in tf_log.messages[-1]
 
 

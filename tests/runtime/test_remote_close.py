@@ -57,7 +57,7 @@ def test_a_task_that_is_gone_holds_nobody_up(session: Any, monkeypatch: pytest.M
     (left,) = set(threading.enumerate()) - before
     # It keeps no process from ending.
     assert left.daemon
-    assert tf_log.messages[-1].startswith(f"A session of {session.sess_str.decode()} isn't closed after 0.05 s")
+    assert tf_log.messages[-1].startswith(f"A session of {session.sess_str.decode()} couldn't be closed within 0.05 s")
     gone.set()
     left.join(60)
     assert not left.is_alive()

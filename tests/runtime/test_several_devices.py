@@ -89,7 +89,7 @@ def test_the_error_names_devices_and_operations(parts: Any, by_config: bool) -> 
             with pytest.raises(tf.errors.UnimplementedError) as raised:
                 session.run(parts.second)
         assert session.run(parts.first) == 2.0
-    for text in ("'x/input' on /device:CPU:0", "'second/y' on /device:CPU:1", "Or place all operations"):
+    for text in ("'x/input' on /device:CPU:0", "'second/y' on /device:CPU:1", "Or place all of the step's operations"):
         assert text in raised.value.message
     remedy = "out of the config" if by_config else 'executor="auto", "inline" or "thread_pool"'
     assert remedy in raised.value.message

@@ -132,7 +132,7 @@ def test_a_checkpoint_has_the_position(tmp_path: Path) -> None:
     tf.train.Checkpoint(batches=again).restore(path).assert_consumed()
     assert rows_of(again) == rest
     in_order = fastsup.ArrayBatches(data, 7, epochs=3)
-    with pytest.raises(ValueError, match="shuffle must be True, as it was when the checkpoint was saved"):
+    with pytest.raises(ValueError, match="shuffle must be True, as when the checkpoint was saved"):
         tf.train.Checkpoint(batches=in_order).restore(path)
 
 
@@ -150,7 +150,7 @@ def test_specs() -> None:
     [
         (((), 3), ValueError, "arrays must hold at least one array"),
         ((np.zeros(0), 3), ValueError, "arrays must have at least one row, got 0"),
-        ((5.0, 3), ValueError, "arrays must have a first dimension, that of the rows; got 5.0"),
+        ((5.0, 3), ValueError, "arrays must have a first dimension, which counts the rows; got 5.0"),
         (((np.zeros(3), np.zeros(4)), 3), ValueError, "arrays must have as many rows as each other, got 3, 4"),
         ((np.zeros(3), 0), ValueError, "batch_size must be positive, got 0"),
         ((np.zeros(3), 2.5), TypeError, "batch_size must be an integer, got 2.5 of type float"),

@@ -367,7 +367,7 @@ def test_says_why_steps_are_not_made_at_once_now() -> None:
     trial = fused.trial
     fused.fusion.function = lambda *args: (None, None)
     trial.choice, trial.seconds = None, {}
-    assert fused.why_not_fused == "the trial isn't over"
+    assert fused.why_not_fused == "the trial hasn't finished"
     trial.choice, trial.seconds = "single", {"single": 5e-6, "fused": 7e-6}
     assert fused.why_not_fused == "single steps are faster: 5.0 µs a step in place of 7.0, by a trial"
 
@@ -434,7 +434,7 @@ def test_auto_tries_both_ways_and_says_which() -> None:
             lambda: fastsup.bind(
                 fastsup.function(lambda it: next(it), jit_compile=True), iter(tf.data.Dataset.range(3))
             ),
-            "takes an iterator of tf.data: fastsup.bind_batches gives it batches",
+            "takes a tf.data iterator: use fastsup.bind_batches to pass batches",
         ),
         (
             lambda: fastsup.bind_batches(fastsup.function(lambda x: x, jit_compile=True), [np.zeros(3)]),

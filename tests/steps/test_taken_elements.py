@@ -163,7 +163,7 @@ def test_sizes_that_always_change(at_once: Any) -> None:
     assert (loop.steps, float(steps.last)) == (40, 39)
     assert not at_once
     assert not loop.fused
-    assert loop.why_not_fused == "batches have other shapes from one step to the next"
+    assert loop.why_not_fused == "the shapes of batches change from one step to the next"
 
 
 def test_a_loop_that_is_refused_takes_nothing() -> None:

@@ -316,7 +316,7 @@ def test_a_checkpoint_that_another_task_has_written_elsewhere_is_reported(
 
         monkeypatch.setattr(v1.train.Saver, "save", lambda saver, *args, **kwargs: save_elsewhere(*args, **kwargs))
     path = durable.save_durably(model.saver, session, str(tmp_path / "model.ckpt"), 1)
-    warned = [message for message in tf_log.messages if "isn't there in this process's file system" in message]
+    warned = [message for message in tf_log.messages if "this process can't find it" in message]
     assert len(warned) == elsewhere
     assert all(message.startswith(f"{path} was saved, but") for message in warned)
 

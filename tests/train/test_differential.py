@@ -349,7 +349,7 @@ class Log(logging.Handler):
     """
 
     LEFT_OUT = re.compile(r"deprecated|Please fix your imports|It seems that global step|^Executor of run\(")
-    LEFT_AS_IT_IS = re.compile(r"^The checkpoint of step (\d+), (.*)-\d+, holds this state already and is left .*$")
+    LEFT_AS_IT_IS = re.compile(r"^The checkpoint of step (\d+), (.*)-\d+, already contains this state and is left .*$")
     RECOVERY = re.compile(r"^WARNING (An error was raised.*) \(Failure \d+ .*\)$", re.DOTALL)
 
     def __init__(self) -> None:

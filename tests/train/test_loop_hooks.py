@@ -307,7 +307,7 @@ def test_a_misspelt_callback_is_told_of(step: Any, caplog: pytest.LogCaptureFixt
         session.run(step)
     told = [text for text in caplog.messages if "Misspelt.afterstep" in text]
     assert len(told) == 1
-    assert told[0].endswith("Rename it to after_step, if that is meant.")
+    assert told[0].endswith("Rename it to after_step if that is what you mean.")
 
 
 def test_a_hook_in_c(opened: Callable[..., Any], step: Any) -> None:
@@ -524,8 +524,8 @@ def test_hooks_that_need_a_session_in_a_loop(hook: Any) -> None:
         StepLoop(int, [hook])
     assert str(raised.value) == (
         f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r} as hooks[0]. "
-        f"{type(hook).__name__} is a hook of sessions, and acts on one. A subclass of "
-        "fastsup.core.Hook works in a StepLoop and in sessions; fastsup.loop has ready ones."
+        f"{type(hook).__name__} is a session hook, and requires a session. A subclass of "
+        "fastsup.core.Hook works in a StepLoop and in sessions; fastsup.loop has ready-made ones."
     )
 
 

@@ -68,7 +68,7 @@ def test_missing_names(path: str, way: Any) -> None:
     assert isinstance(error, tf.errors.NotFoundError)
     assert str(error).startswith(
         f"{path} is the checkpoint of another model. It lacks: leyer/kernel (the nearest is layer/kernel), "
-        "quite_different. It holds: beta [], global_step [], layer/bias [2], layer/kernel [3, 2]."
+        "quite_different. It contains: beta [], global_step [], layer/bias [2], layer/kernel [3, 2]."
     )
     assert "Restoring from checkpoint failed. This is most likely due to a Variable name" in str(error)
     assert "not found in checkpoint" in str(error)
@@ -128,7 +128,7 @@ def test_many_names_are_cut(path: str) -> None:
 
     error, _ = raised_by(restore)
     first, _, _ = str(error).partition("\n")
-    assert "other_19 and 30 more. It holds" in first
+    assert "other_19 and 30 more. It contains" in first
     assert "other_20" not in first
 
 

@@ -190,7 +190,7 @@ def test_shards_of_the_old_format(model: Model, warnings: Any, state_file: bool)
     with open(model.path(11) + "-00000-of-00001", "r+b") as file:
         file.truncate(10)
     assert model.restore() == (10.0, paths[:2] if state_file else [paths[1]])
-    assert [message for message in warnings() if "can't be restored and is left as it is" in message]
+    assert [message for message in warnings() if "can't be restored and is left unchanged" in message]
 
 
 # Copies.
@@ -284,7 +284,11 @@ def test_nothing_was_saved(model: Model, warnings: Any, tmp_path: Any) -> None:
     model.state("")
     assert model.restore() == (-1.0, [])
     assert len(warnings()) == 1
-    assert warnings()[0].partition(" See `python")[0].endswith("in the directory: there is nothing to restore.")
+    assert (
+        warnings()[0]
+        .partition(" See `python")[0]
+        .endswith("and the directory contains no checkpoint: there is nothing to restore.")
+    )
 
 
 @pytest.mark.parametrize("left", [0, 100])
@@ -437,8 +441,8 @@ def test_damage_that_only_the_server_sees(model: Model, warnings: Any, error: An
         v = v1.get_variable("v", initializer=tf.constant(0.0))
         with train.SessionManager().prepare_session("", saver=Saver(), checkpoint_dir=model.folder) as session:
             assert session.run(v) == 1.0
-    text = f"The checkpoint {model.path(2)} can't be restored and is left as it is: short read."
-    assert warnings() == [f"{text} model.ckpt-1 is tried in its place. See `python -m fastsup docs recovery`."]
+    text = f"The checkpoint {model.path(2)} can't be restored and is left unchanged: short read."
+    assert warnings() == [f"{text} model.ckpt-1 is tried instead. See `python -m fastsup docs recovery`."]
 
 
 def test_errors_of_the_program_are_raised_as_they_are(model: Model) -> None:
@@ -558,7 +562,8 @@ def test_another_shape_is_warned_of(tmp_path: Any, tf_log: Any, use_resource: bo
         return
     assert train_with(4) == 2
     text = (
-        f"{tmp_path / 'model.ckpt-1'} has variables of other shapes, which are used: hidden is (2, 4) in the model and "
+        f"{tmp_path / 'model.ckpt-1'} has variables with other shapes, which are used: hidden is (2, 4) in the model "
+        f"and "
     )
     assert any(message.startswith(text + "(2, 3) there.") for message in tf_log.messages)
     tf_log.clear()

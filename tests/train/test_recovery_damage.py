@@ -41,5 +41,5 @@ def test_the_warning_names_path_and_cause(both: Any, damage: str) -> None:
         "index missing": "its index file is missing",
         "one bit of the data flipped": "Checksum does not match",
     }[damage]
-    assert f"model.ckpt-{damage_table.NEWEST} can't be restored and is left as it is: " in warning
+    assert f"model.ckpt-{damage_table.NEWEST} can't be restored and is left unchanged: " in warning
     assert cause in warning

@@ -93,7 +93,7 @@ def test_listeners_log_and_events_are_as_ever(
     program.train(0, save_checkpoint_steps=None, hooks=[hook])
     assert list(trace) == ["listener.begin", "listener.before_save:3", "listener.after_save:3", "listener.end:3"]
     path = f"{program.folder}/model.ckpt-3"
-    left = f"The checkpoint of step 3, {path}, holds this state already and is left as it is. See"
+    left = f"The checkpoint of step 3, {path}, already contains this state and is left unchanged. See"
     assert f"{left} `python -m fastsup docs dropin#checkpoints`." in tf_log.messages
     assert "Saving checkpoints for" not in tf_log.text
     assert [text for text in events(tmp_path) if text.endswith("CHECKPOINT")].count("3:CHECKPOINT") == 2

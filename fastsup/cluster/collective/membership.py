@@ -34,8 +34,8 @@ def lost_task_error(loss: str) -> errors.UnavailableError:
     error = errors.UnavailableError(
         None,
         None,
-        f"{loss}. Training with MultiWorkerMirroredStrategy can't go on without all of its workers, so this one ends "
-        "too. Start all tasks again with the same TF_CONFIG: they go on from the newest checkpoint.",
+        f"{loss}. Training with MultiWorkerMirroredStrategy can't continue without all of its workers, so this one "
+        f"also ends. Restart all tasks with the same TF_CONFIG: they resume from the newest checkpoint.",
     )
     error.loss = loss
     return error
@@ -89,7 +89,7 @@ class Membership:
 
         Raises:
           tf.errors.DeadlineExceededError: a task wasn't there in time. The message names it.
-          tf.errors.UnavailableError: a task was started again since the last training of this process.
+          tf.errors.UnavailableError: a task was restarted since the last training of this process.
           ValueError: the tasks have found different checkpoints.
         """
         self._watch.start()
@@ -102,9 +102,9 @@ class Membership:
                 raise errors.DeadlineExceededError(
                     None,
                     None,
-                    f"The training has not begun after waiting {waited:.0f} secs, because {self._missing()}. Start the "
+                    f"Training hasn't started after waiting {waited:.0f} secs, because {self._missing()}. Start the "
                     "missing tasks, with the same TF_CONFIG. RunConfig.session_creation_timeout_secs="
-                    f"{limit_secs} says for how long to wait.",
+                    f"{limit_secs} is the time limit.",
                 )
             if waited >= logged:
                 logging.info("Waiting for all workers: %s; %d s so far.", self._missing(), waited)
@@ -145,14 +145,14 @@ class Membership:
             listed = ", ".join(f"{name} has {path or 'none'}" for name, path in checkpoints.items())
             raise ValueError(
                 f"The tasks have found different checkpoints in their model_dir: {listed}. It must be the same "
-                "directory for all of them, on a file system that all see: each restores the newest checkpoint from it."
+                f"directory for all of them, on a shared file system: each restores the newest checkpoint from it."
             )
         return True
 
     def _check_known(self, processes: dict[str, str]) -> None:
         again = [name for name, process in processes.items() if self._known.get(name, process) != process]
         if again:
-            raise lost_task_error(f"{', '.join(again)} was started again since the last training of this process")
+            raise lost_task_error(f"{', '.join(again)} was restarted since the last training of this process")
 
     # Training.
 
@@ -214,7 +214,7 @@ class Membership:
             return all(peer.status and peer.status.knows_save == self.status.save_after for peer in self._others)
 
         if not self._watch.hurry_until(lambda: self._watch.loss is not None or know(), _STOP_SECS):
-            raise lost_task_error(f"A task hasn't answered for {_STOP_SECS:.0f} s that it takes part in a save")
+            raise lost_task_error(f"A task hasn't answered for {_STOP_SECS:.0f} s to a request to take part in a save")
         return self.status.save_after
 
     def _learn(self, name: str, status: TaskStatus) -> None:

@@ -184,7 +184,7 @@ class Peer:
         if listens(self.address) is False:
             self._closed_looks += 1
             if self._closed_looks >= _LOOKS:
-                return f"{self} is gone: nothing listens at its address"
+                return f"{self} is gone: no process listens at its address"
             return None
         self._closed_looks = 0
         if silent_secs < SILENT_SECS:
@@ -201,7 +201,7 @@ class Peer:
         if answered:
             self.note_alive()
         elif time.monotonic() - self._probe_started > _ANSWER_SECS:
-            return f"{self} doesn't answer: it has given no sign of life for {silent_secs:.0f} s"
+            return f"{self} doesn't answer: it hasn't responded for {silent_secs:.0f} s"
         return None
 
 
@@ -320,7 +320,7 @@ class PeerWatch:
         status = peer.status
         member = self.status.members.get(peer.name)
         if status is not None and member is not None and status.process != member:
-            return f"{peer} was started again while this training went on"
+            return f"{peer} was restarted during this training"
         if status is not None and status.phase == FAILED:
             return f"{peer} has failed: {status.error}"
         if status is None or not self.has_ended(peer):
@@ -331,9 +331,9 @@ class PeerWatch:
         if status.training == self.status.training and status.runs > self.status.runs:
             return None  # It was in the run that this task is in.
         return (
-            f"{peer} has ended its training after {status.runs} steps, while this task waits for it in step "
-            f"{self.status.runs + 1}: each task must make the same number of steps. Give all the same max_steps, and "
-            "an input that is long enough, such as dataset.repeat()"
+            f"{peer} ended its training after {status.runs} steps, while this task waits for it in step "
+            f"{self.status.runs + 1}: each task must run the same number of steps. Pass the same max_steps to all "
+            f"tasks, and an input that is long enough, such as dataset.repeat()"
         )
 
     def _tell_and_hear(self) -> None:

@@ -69,7 +69,7 @@ def _of_receiver(receiver_fn: Callable[[], Any]) -> Callable[[], InputFnOps]:
 def build_parsing_serving_input_fn(
     feature_spec: Any, default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """A function for serving requests of serialised `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
+    """A function for serving requests of serialized `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
 
     Args:
       feature_spec: dictionary from names to `FixedLenFeature` or `VarLenFeature`.
@@ -177,7 +177,7 @@ def make_parsing_export_strategy(
     target_core: bool = False,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """As `make_export_strategy`, for requests of serialised `tf.Example`s.
+    """As `make_export_strategy`, for requests of serialized `tf.Example`s.
 
     Args:
       feature_columns: feature columns of `tf.feature_column`, which say how an example is parsed.

@@ -28,7 +28,7 @@ def run_feeds_iter(
     Args:
       output_dict: dictionary from names to tensors of one graph.
       feed_dicts: dictionaries to feed.
-      restore_checkpoint_path: path of a checkpoint to restore. None: the variables are initialised.
+      restore_checkpoint_path: path of a checkpoint to restore. None: the variables are initialized.
 
     Yields:
       Dictionary from the names to values, for each of the feeds.

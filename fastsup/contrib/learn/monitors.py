@@ -57,7 +57,7 @@ class SummarySaver(EveryN):
     """Writes a summary.
 
     Args:
-      summary_op: the serialised summary, a string tensor; or None for that of `scaffold`.
+      summary_op: the serialized summary, a string tensor; or None for that of `scaffold`.
       save_steps: number of steps from one summary to the next.
       output_dir: directory of the events. Only without `summary_writer`. None: that of the Estimator.
       summary_writer: `FileWriter` to write with.
@@ -473,7 +473,7 @@ def get_default_monitors(
 
     Args:
       loss_op: the loss, which a `PrintTensor` logs. None: none.
-      summary_op: the serialised summary, which a `SummarySaver` writes. None: none.
+      summary_op: the serialized summary, which a `SummarySaver` writes. None: none.
       save_summary_steps: argument of the `SummarySaver`.
       output_dir: argument of the `SummarySaver`.
       summary_writer: argument of the `SummarySaver`.

@@ -51,7 +51,7 @@ class StopSignals:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Watches during a `with` block. Only the main thread can."""
-        watches = stop_signals.install("all workers end after the next step, with a checkpoint.", self._receive)
+        watches = stop_signals.install("all workers will end after the next step, with a checkpoint.", self._receive)
         try:
             yield
         finally:
@@ -106,7 +106,7 @@ class _WatchedSessionManager(SessionManager):
 
 
 class CollectiveSessionCreator(ChiefSessionCreator):
-    """Makes a task's session once all tasks are there: each initialises the model, from the values of the first."""
+    """Makes a task's session once all tasks are there: each initializes the model, from the values of the first."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Saves of a model whose variables are reduced over all tasks when they are read: every task must take part in them.
 
-Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalisation. The leader writes the
+Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalization. The leader writes the
 files; the others run the operations that the leader's save waits for. Of any other model the leader saves on its own.
 """
 
@@ -45,8 +45,8 @@ def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: lis
     lone = [op for op in upstream_collectives([scaffold.summary_op]) if op not in in_step]
     if lone:
         raise ValueError(
-            f"The summaries need {lone[0].name!r}, which waits for the other workers, and only one worker writes them. "
-            "Make the value part of the step, by a control dependency of train_op; or pass "
+            f"The summaries need {lone[0].name!r}, which waits for the other workers, but only one worker writes "
+            "summaries. Make the value part of the step, by a control dependency of train_op; or pass "
             "RunConfig(save_summary_steps=0)."
         )
 
@@ -69,7 +69,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
         self._collective = bool(collectives_of_save(self._get_saver(), session.graph))
         if self._collective and self._async_save:
             raise ValueError(
-                "async_save=True can't save this model: it has variables that are reduced over the workers when "
+                "async_save=True can't save this model: it has variables that are reduced over the workers when they "
                 "are read (VariableSynchronization.ON_READ). Pass RunConfig(async_save=False)."
             )
         super().after_create_session(session, coord)

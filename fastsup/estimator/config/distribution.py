@@ -81,7 +81,7 @@ def check_devices(name: str, strategy: Any, session_config: Any) -> None:
     if len({name if name in have else "CPU:0" for name in names}) < len(names):
         raise ValueError(
             f"{name}={strategy!r} has {len(names)} replicas, on the devices {', '.join(names)}. The sessions of this "
-            f"process have {', '.join(sorted(have))}. Make the strategy for devices that are there, each once. "
+            f"process have {', '.join(sorted(have))}. Create the strategy for existing devices, each once. "
             'session_config.device_count["CPU"] sets the number of CPU devices.'
         )
 
@@ -138,9 +138,10 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
     local = config._train_distribute and not is_multi_worker(config._train_distribute)
     if cluster and local and not (isinstance(cluster, dict) and "master" in cluster):
         raise NotImplementedError(
-            f"train_distribute={config._train_distribute!r} isn't supported in a cluster, and TF_CONFIG has the tasks "
-            "of one. Leave `train_distribute` out: the tasks then train by between-graph replication, with their "
-            "variables on the parameter servers. Or use tf.distribute.MultiWorkerMirroredStrategy, which trains on all "
+            f"train_distribute={config._train_distribute!r} isn't supported in a cluster, and TF_CONFIG describes a "
+            f"cluster. Leave `train_distribute` out: the tasks then train with between-graph replication, and the "
+            f"parameter servers hold the variables. Or use tf.distribute.MultiWorkerMirroredStrategy, which trains on "
+            f"all "
             "tasks together."
         )
 
@@ -157,8 +158,8 @@ def check_cluster(config: Any) -> None:
     theirs = training_tasks(extended._cluster_spec), (extended._task_type, extended._task_id)
     if ours != theirs:
         raise ValueError(
-            f"train_distribute is of a cluster with {_described(*theirs)}. TF_CONFIG has {_described(*ours)}. Set "
-            "TF_CONFIG before the strategy is made, and make it without a cluster_resolver that has something else."
+            f"train_distribute is for a cluster with {_described(*theirs)}. TF_CONFIG has {_described(*ours)}. Set "
+            f"TF_CONFIG before you create the strategy, and create it without a different cluster_resolver."
         )
 
 

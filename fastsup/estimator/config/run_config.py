@@ -58,7 +58,7 @@ class TaskProperties:
 
     @property
     def is_chief(self) -> bool:
-        """True if this process initialises and saves the model."""
+        """True if this process initializes and saves the model."""
         return self._is_chief
 
     @property

@@ -48,7 +48,7 @@ def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, byt
             return final, temporary
         time.sleep(1)
     raise RuntimeError(
-        f"The names of {_ATTEMPTS} seconds in a row are taken in {os.fsdecode(base)}: delete old exports there."
+        f"The names of {_ATTEMPTS} seconds in a row are taken in {os.fsdecode(base)}: delete old exports in it."
     )
 
 
@@ -127,7 +127,7 @@ def check_assets(assets_extra: Any) -> None:
     for destination, source in (assets_extra or {}).items():
         if not file_io.file_exists(source):
             raise errors.NotFoundError(
-                None, None, f"{source}; No such file or directory. assets_extra wants it as {destination!r}."
+                None, None, f"{source}; No such file or directory. assets_extra lists it as {destination!r}."
             )
 
 

@@ -307,7 +307,7 @@ class BestExporter(SavedModelExporter):
             if isinstance(best, dict):
                 logging.info("Loading best metric from %s. See `python -m fastsup docs dropin#estimator`.", path)
                 return best
-            logging.warning("%s holds no best metric.", path)
+            logging.warning("%s contains no best metric.", path)
         except errors.NotFoundError:
             pass
         except (errors.OpError, ValueError, KeyError, TypeError) as error:
@@ -331,5 +331,5 @@ class BestExporter(SavedModelExporter):
                         if best is None or self._compare_fn(best_eval_result=best, current_eval_result=values):
                             best = values
             except errors.DataLossError as error:
-                logging.warning("The event file %s is damaged; what comes before is used (%s).", path, error)
+                logging.warning("The event file %s is damaged; only the events before that are used (%s).", path, error)
         return best

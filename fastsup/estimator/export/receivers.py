@@ -194,7 +194,7 @@ def _placeholders_like(tensors: dict[str, Any], batch_size: int | None) -> dict[
 def build_parsing_serving_input_receiver_fn(
     feature_spec: dict[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """Makes a serving_input_receiver_fn that is fed serialised `tf.train.Example`s, under the name "examples".
+    """Makes a serving_input_receiver_fn that is fed serialized `tf.train.Example`s, under the name "examples".
 
     Args:
       feature_spec: dictionary from names to `tf.io.FixedLenFeature` and `tf.io.VarLenFeature`.

@@ -129,7 +129,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
     def end(self, session: Any) -> None:
         """Evaluates the final model, unless a signal ends the program."""
         if stop_signals.received():
-            logging.info("Skip the eval of the final model: a signal ends the training.")
+            logging.info("Skip the eval of the final model: a signal is ending the training.")
             return
         self._evaluate(session)
 

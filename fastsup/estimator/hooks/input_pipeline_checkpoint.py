@@ -66,7 +66,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         self._first_run = True
 
     def before_run(self, run_context: Any) -> Any:
-        # Not in after_create_session, where a later hook may still initialise the iterators.
+        # Not in after_create_session, where a later hook may still initialize the iterators.
         if self._first_run:
             self._restore_or_save(run_context.session)
             self._first_run = False

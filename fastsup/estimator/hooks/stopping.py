@@ -139,7 +139,7 @@ class _StopCollectivelyHook(_StopOnPredicateHook):
         GlobalStepReader.begin(self)
         self._part = self._estimator._model_trainer.part
         if self._part is None:
-            raise RuntimeError("An early stopping hook must be made with the Estimator that trains with it.")
+            raise RuntimeError("An early stopping hook must be created with the Estimator that trains with it.")
 
     def _stop(self, run_context: Any) -> None:
         self._part.membership.ask_stop("early stopping")

@@ -144,7 +144,7 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
         raise NotImplementedError(f"{type(self).__name__} does not support initialization from proto.")
 
     def to_proto(self, export_scope: Any = None) -> Any:
-        """Raises NotImplementedError: the feed functions can't be serialised."""
+        """Raises NotImplementedError: the feed functions can't be serialized."""
         raise NotImplementedError(f"{type(self).__name__} does not support serialization to proto.")
 
 

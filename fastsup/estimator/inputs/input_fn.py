@@ -1,4 +1,4 @@
-"""Parses the return value of an input_fn into features, labels and the hook that initialises the dataset."""
+"""Parses the return value of an input_fn into features, labels and the hook that initializes the dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DistributedIteratorInitializerHook", "is_endless", "parse_input_fn_r
 
 
 class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Initialises the iterator of a dataset in each new session."""
+    """Initializes the iterator of a dataset in each new session."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -30,14 +30,14 @@ class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[
 
 
 class DistributedIteratorInitializerHook(_DatasetInitializerHook):
-    """Initialises the iterator of a strategy in each new session."""
+    """Initializes the iterator of a strategy in each new session."""
 
     def begin(self) -> None:
         self._initializer = self._iterator.initialize()
 
 
 def parse_input_fn_result(result: Any, input_fn: Any = None) -> tuple[Any, Any, list[Any]]:
-    """Features, labels or None, and the hooks that initialise the input, of the result of an input_fn."""
+    """Features, labels or None, and the hooks that initialize the input, of the result of an input_fn."""
     hooks: list[Any] = []
     is_dataset = isinstance(result, dataset_ops.DatasetV2)
     if is_dataset:

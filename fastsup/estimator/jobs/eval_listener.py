@@ -159,8 +159,8 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         listener = self._continuous_eval_listener
         if self._awaits_first_save:
             skip_reason: str | None = (
-                f"Skip the eval of the checkpoint of step {global_step_value}: it is from before the first step of "
-                "this training."
+                f"Skip the eval of the checkpoint of step {global_step_value}: it precedes the first step of this "
+                f"training."
             )
             self._awaits_first_save = False
         elif listener.before_eval():
@@ -200,7 +200,9 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
             return
         if stop_signals.received():
             # There is time for the checkpoint, not for an evaluation.
-            logging.info(f"Skip the eval of the checkpoint of step {global_step_value}: a signal ends the training.")
+            logging.info(
+                f"Skip the eval of the checkpoint of step {global_step_value}: a signal is ending the training."
+            )
         else:
             self.evaluate_last(global_step_value)
 

@@ -46,8 +46,8 @@ def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[
             if not newer or newer == path or _is_older(newer, path):
                 raise
             logging.warning(
-                "The checkpoint %s was deleted while it was being evaluated (%s). Evaluating %s in its place. A larger "
-                "RunConfig.keep_checkpoint_max keeps checkpoints for longer. "
+                "The checkpoint %s was deleted while it was being evaluated (%s). Evaluating %s instead. A larger "
+                "RunConfig.keep_checkpoint_max keeps checkpoints longer. "
                 "See `python -m fastsup docs dropin#estimator`.",
                 path,
                 type(error).__name__,
@@ -184,7 +184,7 @@ _SKIPPED = {
         "to be same for the same checkpoint."
     ),
 }
-_REMEDY = "RunConfig's save_checkpoints_steps and save_checkpoints_secs say how often there is one."
+_REMEDY = "RunConfig's save_checkpoints_steps and save_checkpoints_secs set how often checkpoints are saved."
 
 
 class Evaluator:

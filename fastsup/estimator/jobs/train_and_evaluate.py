@@ -183,7 +183,7 @@ class TrainingExecutor:
         step = step_in_name(self._estimator.latest_checkpoint())
         if step is not None and step >= self._train_spec.max_steps:
             logging.info(
-                "Evaluating the checkpoint of step %s: training had reached max_steps before. See "
+                "Evaluating the checkpoint of step %s: training had already reached max_steps. See "
                 "`python -m fastsup docs dropin#estimator`.",
                 step,
             )

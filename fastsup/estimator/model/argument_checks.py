@@ -70,7 +70,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
         return
     if float(steps) < math.inf:
         logging.warning(
-            "%s=%r isn't an integer: the last step is the first at which that number is reached. See "
+            "%s=%r isn't an integer: training ends at the first step that reaches that number. See "
             "`python -m fastsup docs dropin#estimator`.",
             name,
             steps,

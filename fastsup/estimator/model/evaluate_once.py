@@ -148,7 +148,7 @@ def run_evaluation(
             run_steps(session, eval_ops, results, feed_dict)
     if eval_ops is not None and not results:
         logging.warning(
-            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
+            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics have their initial values. "
             "See `python -m fastsup docs dropin#estimator`."
         )
     logging.info("Inference Time : %0.5fs", steady() - started)
@@ -161,9 +161,9 @@ substitute(tf_evaluation._evaluate_once, evaluate_once)
 
 
 def _with_local_variables_initialised(scaffold: Any) -> Any:
-    """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
+    """A scaffold whose `local_init_op` initializes the variables of the metrics and of the step count too."""
     if not (scaffold and scaffold.local_init_op):
-        return scaffold  # TensorFlow's default operation initialises all local variables.
+        return scaffold  # TensorFlow's default operation initializes all local variables.
     tf_evaluation._get_or_create_eval_step()
     default_op = v1.train.Scaffold.default_local_init_op()
     return v1.train.Scaffold(

@@ -1,4 +1,4 @@
-"""The checkpoints of an Estimator: those of its model directory, and the one that initialises a new model."""
+"""The checkpoints of an Estimator: those of its model directory, and the one that initializes a new model."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def require_checkpoint(model_dir: Any) -> str:
     if path is None:
         raise ValueError(
             f"Could not find trained model in model_dir: {model_dir}. {describe_directory(model_dir)} Train the model "
-            "first, or name the directory of a trained one."
+            f"first, or pass the directory of a trained model."
         )
     return path
 
@@ -123,7 +123,7 @@ class _Fields(NamedTuple):
 
 
 class WarmStartSettings(_Fields):
-    """The checkpoint and the variables that initialise a model without its own checkpoint.
+    """The checkpoint and the variables that initialize a model without its own checkpoint.
 
     Args:
       ckpt_to_initialize_from: path of the checkpoint, or of a directory, whose newest checkpoint is used.
@@ -186,7 +186,7 @@ def parse_warm_start_from(warm_start_from: Any) -> Any:
 
 
 def checkpoint_of(settings: WarmStartSettings) -> str:
-    """The path of the checkpoint that initialises a model: in a directory, the one to evaluate."""
+    """The path of the checkpoint that initializes a model: in a directory, the one to evaluate."""
     given = os.fsdecode(settings.ckpt_to_initialize_from)
     if not file_io.is_directory(given):
         if checkpoint_management.checkpoint_exists_internal(given):
@@ -194,8 +194,9 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
         raise errors.NotFoundError(
             None,
             None,
-            f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {given}. It was given "
-            "as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a SavedModel.",
+            f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {given}. It was "
+            f"passed as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a "
+            f"SavedModel.",
         )
     found = newest_checkpoint(given)
     if found is None:
@@ -204,7 +205,7 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
 
 
 def warm_start(settings: WarmStartSettings) -> None:
-    """Initialises the variables of the default graph with values of another model."""
+    """Initializes the variables of the default graph with values of another model."""
     logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
     wanted = settings.vars_to_warm_start
     if isinstance(wanted, str) and not ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=wanted):

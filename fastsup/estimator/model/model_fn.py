@@ -172,9 +172,9 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
         raise TypeError(f"train_op must be Operation or Tensor, given: {train_op}")
     if not hasattr(train_op, "graph"):
         raise TypeError(
-            f"train_op must be Operation or Tensor, given: {train_op}, a variable of Keras 3, whose optimizers make no "
-            "operation that trains in a graph. Use tf.compat.v1.train.AdamOptimizer or another one of that module, or "
-            "Keras 2. See `python -m fastsup docs estimator#keras-layers-in-a-model_fn`."
+            f"train_op must be Operation or Tensor, given: {train_op}, a Keras 3 variable. Keras 3 optimizers create "
+            f"no training operation in a graph. Use tf.compat.v1.train.AdamOptimizer or another optimizer in that "
+            f"module, or Keras 2. See `python -m fastsup docs estimator#keras-layers-in-a-model_fn`."
         )
     if isinstance(train_op, variables.Variable):
         train_op = train_op.op
@@ -253,7 +253,7 @@ class EstimatorSpec(_Fields):
         `export.PredictOutput` of the predictions.
       training_chief_hooks: hooks of the chief, in training.
       training_hooks: hooks of every task that trains.
-      scaffold: `Scaffold` with the operations that initialise the model. Defaults to one made from the graph.
+      scaffold: `Scaffold` with the operations that initialize the model. Defaults to one made from the graph.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.
 
@@ -354,7 +354,7 @@ def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
         )
     if isinstance(params, str | bytes | numbers.Number):
         logging.warning(
-            "Estimator's params should be a dictionary of hyperparameters, got %r. model_fn gets the value as it is. "
+            "Estimator's params should be a dictionary of hyperparameters, got %r. model_fn gets the value unchanged. "
             'If model_fn reads params["name"], pass params={"name": %r}.',
             params,
             params,

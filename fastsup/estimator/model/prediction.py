@@ -27,7 +27,7 @@ __all__ = [
 _NOTHING = contextlib.nullcontext()
 _NO_BATCH = (
     "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
-    "yield_single_examples=False, which yields it as it is."
+    "yield_single_examples=False to yield it unchanged."
 )
 
 
@@ -92,7 +92,7 @@ class PredictionRun:
         """Builds the model in the default graph.
 
         Args:
-          make_features: makes the features, and the hooks that initialise the input.
+          make_features: makes the features, and the hooks that initialize the input.
           predict_keys: as for `Estimator.predict`.
           checkpoint_path: path of the checkpoint that will be restored; None for an untrained model.
           in_model_fn: what model_fn is called in.
@@ -135,7 +135,7 @@ class PredictionRun:
             yield from values
 
     def features(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
-        """Calls an input_fn. Returns the features, and the hooks that initialise the input."""
+        """Calls an input_fn. Returns the features, and the hooks that initialize the input."""
         methods = self._model.methods
         features, _, hooks = parse_input_fn_result(methods._call_input_fn(input_fn, mode), input_fn)
         methods._validate_features_in_predict_input(features)
@@ -160,7 +160,7 @@ class PredictionRun:
                 shapes = {name: other.shape for name, other in preds_evaluated.items()}
                 raise ValueError(
                     f"Batch length of predictions should be same. {key} has different batch length than others. "
-                    f"The shapes are {shapes}; yield_single_examples=False yields them as they are."
+                    f"The shapes are {shapes}; yield_single_examples=False yields them unchanged."
                 )
         return length or 0
 

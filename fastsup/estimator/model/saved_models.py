@@ -117,8 +117,8 @@ class Exporter:
             modes = [mode for mode in _MODES if input_receiver_fn_map.get(mode)]
             if not modes:
                 raise ValueError(
-                    f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}. Give one of "
-                    f"{', '.join(map(repr, _MODES))} a function that returns an input receiver."
+                    f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}. Pass a function that "
+                    f"returns an input receiver for one of {', '.join(map(repr, _MODES))}."
                 )
             check_assets(assets_extra)
             export_dir, temporary_dir = new_export_folders(export_dir_base)

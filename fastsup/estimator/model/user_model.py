@@ -159,19 +159,19 @@ class UserModel:
         return path or None
 
     def warn_if_untrained(self, checkpoint_path: Any, results: str) -> None:
-        """Warns of results of a model as it is initialised, if the caller has named a model directory."""
+        """Warns of results of a model as it is initialized, if the caller has named a model directory."""
         if checkpoint_path or self.has_temporary_dir or self.warm_start_settings:
             return
         # A caller that names a directory expects a trained model there.
         logging.warning(
-            "These are %s of an untrained model, as it is initialised: there is no checkpoint in model_dir=%s. Train "
-            "the model first, or name the directory of a trained one. See `python -m fastsup docs dropin#estimator`.",
+            "These are %s of an untrained, newly initialized model: there is no checkpoint in model_dir=%s. Train "
+            "the model first, or pass the directory of a trained model. See `python -m fastsup docs dropin#estimator`.",
             results,
             self.model_dir,
         )
 
     def maybe_warm_start(self, checkpoint_path: Any) -> None:
-        """Initialises the variables with those of another model, if there is no checkpoint to restore."""
+        """Initializes the variables with those of another model, if there is no checkpoint to restore."""
         if not checkpoint_path and self.warm_start_settings:
             model_checkpoints.warm_start(self.warm_start_settings)
 
@@ -214,7 +214,7 @@ class UserModel:
             return input_fn(**arguments)
 
     def features_and_labels(self, input_fn: Callable[..., Any], mode: str) -> Any:
-        """Calls an input_fn. Returns features, labels (or None), and the hooks that initialise the input."""
+        """Calls an input_fn. Returns features, labels (or None), and the hooks that initialize the input."""
         return parse_input_fn_result(self.methods._call_input_fn(input_fn, mode), input_fn)
 
     def call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
@@ -235,7 +235,7 @@ class UserModel:
 
 
 def _ready_for_local_init_op(scaffold: Any) -> Any:
-    """The operation of a replica that lists the uninitialised variables."""
+    """The operation of a replica that lists the uninitialized variables."""
     return scaffold.ready_for_local_init_op or v1.train.Scaffold.get_or_default(
         "ready_for_local_init_op",
         ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
@@ -322,7 +322,7 @@ class ReplicatedModel:
         return _combined_scaffold(grouped.scaffold, strategy), hooks, input_hooks, update_op, eval_dict
 
     def _iterator_of(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
-        """The iterator of the strategy over the input, and the hook that initialises the iterator."""
+        """The iterator of the strategy over the input, and the hook that initializes the iterator."""
         call = self._model.methods._call_input_fn
         iterator = self._strategy.make_input_fn_iterator(lambda context: call(input_fn, mode, context))
         return iterator, [DistributedIteratorInitializerHook(iterator)]

@@ -56,8 +56,8 @@ class ModelInputs:
             if not tensor.shape.is_compatible_with(np.shape(value)):
                 is_one = tensor.shape.rank == np.ndim(value) + 1
                 raise ValueError(
-                    f"{tensor.op.name} must be of the shape {tensor.shape}, whose first dimension is that of "
-                    f"the examples; got the shape {np.shape(value)}."
+                    f"{tensor.op.name} must be of the shape {tensor.shape}, whose first dimension counts the "
+                    f"examples; got the shape {np.shape(value)}."
                     + (" For a single example give [value]." if is_one else "")
                 )
         examples = {tensor.op.name: len(value) for tensor, value in dense.items() if np.ndim(value)}
@@ -130,7 +130,7 @@ def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
         return ModelInputs(receiver.features, dict(receiver.receiver_tensors))
     except AttributeError:
         raise TypeError(
-            f"The function that was given as features must return a ServingInputReceiver; it returned {receiver!r}."
+            f"The function passed as features must return a ServingInputReceiver; it returned {receiver!r}."
         ) from None
 
 
@@ -164,7 +164,7 @@ def specs_of(features: Any) -> Any:
         return type(features)(*specs) if hasattr(features, "_fields") else tuple(specs)
     array = np.asarray(_array(features))
     if features is None:
-        raise TypeError("A feature must be an array of numbers, texts or truth values; got None.")
+        raise TypeError("A feature must be an array of numbers, strings or booleans; got None.")
     if not array.ndim:
         raise ValueError(f"A feature is a single value without a batch dimension: {features!r}. Give it [value].")
     if not isinstance(features, np.ndarray | ops.EagerTensor):
@@ -173,7 +173,7 @@ def specs_of(features: Any) -> Any:
     try:
         dtype = dtypes.string if array.dtype.kind in "OSU" else dtypes.as_dtype(array.dtype)
     except TypeError:
-        raise TypeError(f"A feature must be an array of numbers, texts or truth values; got {features!r}.") from None
+        raise TypeError(f"A feature must be an array of numbers, strings or booleans; got {features!r}.") from None
     return tensor_spec.TensorSpec([None, *array.shape[1:]], dtype)
 
 
@@ -202,6 +202,6 @@ def explaining_features(specs: Any) -> Iterator[None]:
             for path, spec in nest.flatten_with_joined_string_paths(specs)
         ]
         raise type(error)(
-            f"The model can't be built for these features: {'; '.join(built_for)}. Give them in the names, types and "
-            f"shapes that it was trained with. model_fn: {error}"
+            f"The model can't be built for these features: {'; '.join(built_for)}. Pass them with the names, types "
+            f"and shapes of the training features. model_fn: {error}"
         ) from error

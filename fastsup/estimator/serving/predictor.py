@@ -78,7 +78,7 @@ class LoadedModel:
         except Exception as error:
             if not logs_errors:
                 raise
-            logging.error("The session of a Predictor hasn't ended well: %r", error, exc_info=error)
+            logging.error("A Predictor's session ended with an error: %r", error, exc_info=error)
 
     def run(self, features: Any) -> Any:
         """Predicts."""
@@ -141,8 +141,8 @@ class Predictor:
             check_interval("follow_secs", follow_secs)
         if follow_secs is not None and checkpoint_path:
             raise ValueError(
-                f"follow_secs={follow_secs!r} is for the newest checkpoint, and checkpoint_path={checkpoint_path!r} is "
-                "given: give no checkpoint_path, or no follow_secs."
+                f"follow_secs={follow_secs!r} requires the newest checkpoint, but checkpoint_path={checkpoint_path!r} "
+                "was passed: pass only one of the two."
             )
         if features is not None and not callable(features):
             check_specs(features)
@@ -291,7 +291,7 @@ class Predictor:
                 self._load(version)
         except Exception as error:
             logging.warning(
-                "The newest checkpoint can't be loaded; predictions go on with %s. %s: %s",
+                "The newest checkpoint can't be loaded; predictions continue with %s. %s: %s",
                 self.checkpoint_path,
                 type(error).__name__,
                 error,
@@ -322,7 +322,7 @@ class Predictor:
             if self._given_path or error.intact is None:
                 raise
             logging.warning(
-                "%s: %s. Predictions are made with %s. See `python -m fastsup docs recovery`.",
+                "%s: %s. Predictions use %s. See `python -m fastsup docs recovery`.",
                 *error.failures[0],
                 error.intact,
             )
@@ -337,8 +337,8 @@ class Predictor:
             before_it, built = built, self._build(path, *in_model_fn)
             if before_it is not None and any(hook in built.model.hooks for hook in before_it.model.hooks):
                 raise ValueError(
-                    "model_fn has returned the same prediction hook as before, which belongs to the session that it is "
-                    f"in: {list(built.model.hooks)}. Make it in model_fn."
+                    "model_fn returned the same prediction hook as before, which belongs to an existing session: "
+                    f"{list(built.model.hooks)}. Create the hook in model_fn."
                 )
         loaded = self._open_session(built, path)
         self._built, self._version = built, version

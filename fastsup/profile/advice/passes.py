@@ -72,17 +72,18 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
         yield Cost(
             "the wait for input",
             total,
-            f"{duration(total / times)} a batch, in which the step function waits. A keras.utils.PyDataset makes "
-            "batches meanwhile with more workers (workers=4); a tf.data.Dataset with map(..., num_parallel_calls="
-            "tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() makes them once.",
+            f"{duration(total / times)} a batch, in which the step function waits. A keras.utils.PyDataset prepares "
+            f"batches in the background with more workers (workers=4); a tf.data.Dataset with map(..., "
+            f"num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() prepares them once.",
         )
     if times_opened > 1 and not (spared.ns and is_of_arrays):
         yield Cost(
             "opening and ending the input",
             opened_ns,
             f'{times_opened} times, {duration(opened_ns / times_opened)} each ("open input", "between epochs", '
-            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for '
-            "each call. Fewer and longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
+            '"tracing of tf.data\'s functions"): Keras creates an iterator for each epoch, and a dataset from arrays '
+            "for each call. Fewer and longer epochs save this time; so does a dataset with repeat(), with "
+            "steps_per_epoch.",
         )
 
 
@@ -120,12 +121,12 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
     if total and batches:
         executors = {report.executor_of(row) for row in rows if row.phase in PASS_FUNCTIONS}
         compiled = (
-            " With compile(jit_compile=True), an accelerated model makes many batches in a call where no callback "
-            f"looks at each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
+            " With compile(jit_compile=True), an accelerated model runs many batches per call if no callback inspects "
+            f"each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
         )
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
         executions = (
-            f"compile(steps_per_execution={_STEPS_PER_EXECUTION}) goes through it once in "
+            f"compile(steps_per_execution={_STEPS_PER_EXECUTION}) goes through it once per "
             f"{_STEPS_PER_EXECUTION} batches, which saves about {duration(saved)} here; callbacks then see each "
             f"{_STEPS_PER_EXECUTION}th batch.{compiled if executors & _LIFTED else ''}"
         )
@@ -182,22 +183,22 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
     """What it costs that TensorFlow calls the functions of models."""
     parts = [
         f"{duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
-        f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
+        f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, measured on this machine"
     ]
     if spared.predict_ns:
         parts.append(f"{duration(spared.predict_ns)} of Keras's own work in calls of predict with one batch each")
     if spared.opened_ns:
         parts.append(
-            f"{duration(spared.opened_ns)} of the {duration(spared.all_opened_ns)} in which Keras makes datasets "
-            'and iterators of arrays (the rows "open input", "between epochs" and "tracing of tf.data\'s functions")'
+            f"{duration(spared.opened_ns)} of the {duration(spared.all_opened_ns)} in which Keras creates datasets "
+            'and iterators from arrays (the rows "open input", "between epochs" and "tracing of tf.data\'s functions")'
         )
     text = f"at least {duration(spared.ns)}: {', and '.join(parts)}"
     if in_callbacks:
-        text += f". {duration(in_callbacks)} of it is in what callbacks evaluate, and counted for them, too"
+        text += f". {duration(in_callbacks)} of it is in the callbacks' evaluations, and is also counted there"
     is_short = spared.ns < LIFTING_NS * spared.functions
     text += (
-        ". To accelerate a model takes some 0.1 to 0.5 s a function, once"
-        f"{': it pays in a longer run than this one' if is_short else ''}. `python -m fastsup run --keras SCRIPT` "
+        ". Accelerating a model takes 0.1 to 0.5 s per function, once"
+        f"{': it pays off in a longer run' if is_short else ''}. `python -m fastsup run --keras SCRIPT` "
         "does it without an edit. Steps of many operations save more: use --compare."
     )
     return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
@@ -211,23 +212,23 @@ def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
         yield Cost(
             "running eagerly",
             total,
-            f"{duration(total / calls)} a batch: Python runs each operation (run_eagerly=True). Without that, "
-            "TensorFlow runs a graph of the step, which is many times faster.",
+            f"{duration(total / calls)} a batch: Python runs each operation (run_eagerly=True). Without that setting, "
+            f"TensorFlow runs a graph of the step, which is many times faster.",
         )
 
 
 def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str:
     """What to do about a callback of a pass."""
     if owner == _PROGRESS_BAR:
-        return f"verbose=2 prints a line for each epoch in its place, and saves nearly all of its {duration(total_ns)}."
+        return f"verbose=2 prints a line for each epoch instead, and saves nearly all of its {duration(total_ns)}."
     if owner == _TENSORBOARD:
         its_argument = 'update_freq="epoch"' if "batch" in worst.phase else "histogram_freq=0"
-        return f"{its_argument} saves most of these {duration(worst.times.total_ns)}, unless it is set already."
+        return f"{its_argument} saves most of these {duration(worst.times.total_ns)}, unless it is already set."
     times = worst.times
     if times.p95_ns is not None and times.max_ns is not None and _SKEW * times.p95_ns < times.mean_ns and calls > 1:
         return (
-            f"A few of its {calls} calls take nearly all of it, up to {duration(times.max_ns)} each: half of these "
-            f"save {duration(times.total_ns // 2)}."
+            f"A few of its {calls} calls take nearly all of it, up to {duration(times.max_ns)} each: half as many "
+            f"would save {duration(times.total_ns // 2)}."
         )
     saved = duration(times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
     if worst.phase == SAVE:

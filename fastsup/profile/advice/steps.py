@@ -51,7 +51,7 @@ def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
         total, calls = sum(row.times.total_ns for row in elsewhere), sum(row.times.calls for row in elsewhere)
         reason = costliest.detail.removeprefix(BY_TENSORFLOW).removeprefix(": ")
         yield Cost(
-            "what TensorFlow runs in place of fastsup.function",
+            "the calls that TensorFlow runs instead of fastsup.function",
             total,
             f"{duration(total / calls)} for each of {calls} calls" + (f": {reason}." if reason else "."),
         )
@@ -67,10 +67,11 @@ def _of_plain_functions(report: ProfileRows) -> Iterable[Cost]:
         spared = min(int(report.call_ns * part.runs), calls_ns * 9 // 10) - LIFTING_NS
         if spared > 0:
             yield Cost(
-                f"what fastsup.function saves of {part.name}",
+                f"the time that fastsup.function saves in {part.name}",
                 spared,
-                f"about {duration(report.call_ns)} of each of {part.runs} calls, by a measurement on this machine, "
-                "less the time to lift it. Write @fastsup.function for @tf.function, or leave the program as it is: "
+                f"about {duration(report.call_ns)} of each of {part.runs} calls, measured on this machine, "
+                "less the time to lift it. Use @fastsup.function instead of @tf.function, or leave the program "
+                "unchanged: "
                 "`python -m fastsup run --functions SCRIPT`.",
             )
 
@@ -87,8 +88,8 @@ def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
         _with_lifting(report, rows),
         f"{times} of {_traces(report)} traces are of functions that had been traced for other arguments. {of_it} of "
         f"them are of {worst}: {'; '.join(reasons[:2])}{'; ...' if len(reasons) > 2 else ''}. Pass tensors of one "
-        "shape and dtype (a dataset's drop_remainder=True leaves out the last batch of an epoch), and tensors in place "
-        "of Python's numbers.",
+        "shape and dtype (a dataset's drop_remainder=True leaves out the last batch of an epoch), and tensors instead "
+        "of Python numbers.",
     )
 
 
@@ -99,11 +100,11 @@ def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
     worst, of_worst = _worst(rows)
     times, of_it = (sum(row.times.calls for row in some) for some in (rows, of_worst))
     yield Cost(
-        "tracing functions that are made again",
+        "tracing functions that are created again",
         _with_lifting(report, rows),
         f"{times} of {_traces(report)} traces, {of_it} of them of {worst}: each new model, and each compile(), "
-        "accelerate() or tf.function(), makes new functions, which are traced once. Where models and functions can be "
-        "made once, that saves it.",
+        "accelerate() or tf.function(), creates new functions, which are traced once. Create models and functions "
+        "only once if possible.",
     )
 
 
@@ -146,7 +147,7 @@ def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
     if counterpart(kind):
         return [
             f"The program opens a {kind} of TensorFlow's{where}. One line changes it: `import fastsup.train as train`, "
-            f"and `with train.{kind}(...)` in place of tf.compat.v1.train.{kind}. Without an edit: "
+            f"and `with train.{kind}(...)` instead of tf.compat.v1.train.{kind}. Without an edit: "
             "`python -m fastsup profile -m fastsup run SCRIPT`."
         ]
     if first.library != "fastsup":
@@ -156,7 +157,7 @@ def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
         ]
     return [
         f"The program opens a plain {kind or 'Session'} of fastsup's{where}, which has no hooks. A session with "
-        "hooks is `with fastsup.train.SingularMonitoredSession() as session:`, made when the graph is complete."
+        "hooks is `with fastsup.train.SingularMonitoredSession() as session:`, created when the graph is complete."
     ]
 
 
@@ -194,16 +195,16 @@ def advice_on(report: ProfileRows) -> str:
     sentences += _may_be_compiled(report)
     if report.other_profilers_used:
         sentences.append(
-            "Sessions and loops with their own profiler, and a fit with a ProfilerCallback, aren't in this one."
+            "This profile doesn't include sessions and loops with their own profiler, or a fit with a ProfilerCallback."
         )
     return " ".join(sentences)
 
 
 def _on_steps(report: ProfileRows) -> str:
     if report.steps == 0 and report.skipped_steps:
-        return f"All {report.skipped_steps} steps were left out: skip fewer of them."
+        return f"All {report.skipped_steps} steps were skipped: skip fewer of them."
     if report.steps == 0 and report.sessions:
-        return "No step has ended."
+        return "No step has finished."
     if report.steps == 0:
         return " ".join([_NOTHING_RECORDED, *one_line_for(report.unrecorded_sessions)])
     parts = sorted([*_hook_parts(report), *_session_parts(report)], key=lambda part: -part.total_ns)
@@ -220,8 +221,8 @@ def _on_steps(report: ProfileRows) -> str:
     if hooks and of_hooks >= 2 * _WORTH_A_LOOK:
         name, total, _ = hooks[0]
         return (
-            f"Hooks cost {percent(of_hooks)} together, and none of them much on its own: the costliest, {name}, "
-            f"{percent(report.share(total))}."
+            f"Hooks cost {percent(of_hooks)} together, but no single hook costs much: the most expensive, {name}, "
+            f"takes {percent(report.share(total))}."
         )
     return _nothing_to_gain(report, of_hooks)
 
@@ -236,8 +237,8 @@ def _may_be_compiled(report: ProfileRows) -> list[str]:
     if not light:
         return []
     return [
-        f"Try jit_compile=True: of steps as light as {_listed(list(dict.fromkeys(light)))}, XLA compiles a loop, which "
-        "StepLoop, run_loop and fit call for many steps at once where a trial says that this is faster "
+        f"Try jit_compile=True: of steps as light as {_listed(list(dict.fromkeys(light)))}, XLA compiles a loop, "
+        f"which StepLoop, run_loop and fit call for many steps at a time if a trial shows that this is faster "
         "(`python -m fastsup docs compiled`)."
     ]
 
@@ -251,20 +252,21 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     phase, most = max(sums.items(), key=lambda part: part[1])
     if phase not in {row.phase for row in report.session} and report.step_time.mean_ns < _TOO_SHORT_NS:
         return (
-            f"Steps of {duration(report.step_time.mean_ns)}, with their recording, are too short for a profile: it "
-            "says which hooks are called. What one costs, a run with it and a run without it say."
+            f"Steps of {duration(report.step_time.mean_ns)}, with their recording, are too short for a profile, which "
+            f"only shows the hooks that are called. To find the cost of one, compare a run with it and a run without "
+            f"it."
         )
     hooks = f"hooks cost {percent(of_hooks)}" if report.hooks else "no hook was called"
     begun = f"The {phase} is {percent(report.share(most))}: {hooks}"
     if phase in (TRACING, LIFTING):
-        return f"The {phase} is {percent(report.share(most))}: it comes once for each function and signature."
+        return f"The {phase} is {percent(report.share(most))}: it happens once for each function and signature."
     fetching = list(dict.fromkeys(row.owner for row in report.rows if row.is_hook and row.basis == "counted"))
     pool = _in_the_pool(report) if phase == RUNTIME else ""
     if fetching:
         verb, pronoun = ("fetches", "it") if len(fetching) == 1 else ("fetch", "them")
         begun += (
             f", but for computing what {' and '.join(fetching)} {verb} in every step: that is in the runtime's row, "
-            f"and a run without {pronoun} tells how much it is"
+            f"and a run without {pronoun} shows how much it is"
         )
         return f"{begun}. {pool}".rstrip()
     if pool:
@@ -278,8 +280,8 @@ def _in_the_pool(report: ProfileRows) -> str:
         light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
         if light and session.asked_executors == ("thread_pool",):
             return (
-                f'{session.name} runs in the executor "thread_pool", in which so light a run mostly waits for threads: '
-                'try executor="auto".'
+                f'{session.name} runs in the executor "thread_pool", in which such a short run mostly waits for '
+                'threads: try executor="auto".'
             )
     return ""
 
@@ -323,15 +325,15 @@ def _hook_part(
         return Cost(
             name,
             total,
-            f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or let it do its "
-            "work only at every Nth save.",
+            f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or do its work "
+            f"only at every Nth save.",
         )
     if kind == SAVE:
         return Cost(
             f"the saves of {owner}",
             total,
-            f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training goes "
-            "on meanwhile.",
+            f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training "
+            f"continues during the save.",
         )
     return Cost(owner, total, _callbacks_text(report, session, owner, rows, total, within))
 
@@ -346,7 +348,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
         times = sum(part.sessions for part in inside)
         return (
             f"{text}, most of it in {_listed([part.name for part in inside])}: {duration(within / times)} each of "
-            f"{times}. Call it less often, or with less data: half of them saves {duration(within // 2)}."
+            f"{times}. Call it less often, or with less data: half as many would save {duration(within // 2)}."
         )
     text += f", most of it {_PHRASES.get(worst.phase, worst.phase)}."
     if any(part.is_pass for part in report.sessions if part.name == session):
@@ -354,7 +356,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
     calls = sum(row.times.calls for row in rows if row.phase in ("after_run", "after_step"))
     runs = next((part.runs for part in report.sessions if part.name == session), report.steps)
     if worst.phase == FETCHES:
-        text += " Does it need them that often?"
+        text += " Does the hook need them that often?"
     elif calls >= runs and worst.phase in ("before_run", "after_run"):
         text += " It is called in every step: does it need to be?"
     ours = _counterpart_of(report, session, owner)
@@ -366,7 +368,7 @@ def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
     kind = owner.partition(" #")[0]
     for part in report.sessions:
         if part.name == session and kind in part.tensorflow_hooks and counterpart(kind):
-            return f"It is TensorFlow's own: {counterpart(kind)} is left out of steps in which it has nothing to do."
+            return f"It is TensorFlow's: {counterpart(kind)} is skipped in steps in which it has no work."
     return ""
 
 
@@ -402,9 +404,9 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         yield from part(
             BETWEEN,
             "the program's own code between the steps",
-            "Profile it with Python's own profiler."
+            "Profile it with Python's profiler."
             + (
-                " If nothing needs to be done between the steps, run_loop of the session runs them without it."
+                " If nothing needs to run between the steps, use run_loop of the session."
                 if any(not (part.is_function or part.is_pass) for part in report.sessions)
                 else ""
             ),
@@ -412,7 +414,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         FEED_CONVERSION,
         "feed conversion",
-        "Feed NumPy arrays of the placeholder's dtype, which need none; or read the input with tf.data.",
+        "Feed NumPy arrays of the placeholder's dtype, which need no conversion; or read the input with tf.data.",
     )
     yield from part(
         FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list; or fetch them in fewer steps."
@@ -420,17 +422,17 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         STEP_FETCH,
         "the global step",
-        "The session has to fetch it for hooks that count by it, since it can't foresee what a run adds to it. "
-        "Increment it by a constant, once a step.",
+        "The session has to fetch it for hooks that depend on it, because it can't predict a run's increment. "
+        "Increment it by a constant, once per step.",
     )
     dispatched = sum(row.times.calls for row in rows[HOOK_DISPATCH])
     yield from part(
         # Of few calls, the first one of a session takes the most.
         HOOK_DISPATCH if dispatched >= _OFTEN * report.steps else "",
         "hook dispatch",
-        f"The session calls {_listed(_called_most_often(report))} in the most steps, and makes arguments and results "
-        "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
-        "without; a standard hook with an interval is called only when it is due.",
+        f"The session calls {_listed(_called_most_often(report))} in the most steps, and creates arguments and "
+        f"results for it. Your own hooks and NanTensorHook are called in every step. Remove hooks that you don't "
+        f"need; a standard hook with an interval is called only when it is due.",
     )
     yield from costs_of_passes(report)
     yield from costs_of_functions(report)
@@ -448,11 +450,11 @@ def _on_plans(report: ProfileRows, made: int) -> str:
     added = sum(part.operations_added for part in report.sessions)
     if added:
         return (
-            f"{made} times in {report.steps} steps: the graph has got {added} operations more since the session was "
-            "opened. Make all operations before, and feed what changes."
+            f"{made} times in {report.steps} steps: the graph has grown by {added} operations since the session was "
+            "opened. Create all operations first, and feed changing values."
         )
     return (
-        f"{made} times in {report.steps} steps, for each combination of fetches and feeds that is new. "
+        f"{made} times in {report.steps} steps, for each new combination of fetches and feeds. "
         "Fetch the same elements in the same structure, and feed the same placeholders, in all steps."
     )
 
@@ -463,8 +465,8 @@ def _plans_made_once(report: ProfileRows) -> Iterable[str]:
     made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
     if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
         yield (
-            f"Plan making is {percent(report.share(total))}: it comes once for each combination of fetches and feeds, "
-            "with those of the hooks. The longer the run, the less it is."
+            f"Plan making is {percent(report.share(total))}: it happens once for each combination of fetches and "
+            f"feeds, including the hooks'. Its share shrinks in longer runs."
         )
 
 

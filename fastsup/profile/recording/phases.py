@@ -138,7 +138,7 @@ class Timeline:
             timeline.set_program_timeline(None)
 
     def begin(self, name: str) -> _Entry | None:
-        """Begins a phase, within those under way. Arguments and result as for the function `begin`."""
+        """Starts a phase, within the open ones. Arguments and result as for the function `begin`."""
         if threading.get_ident() != self._thread:
             return None
         self._charge()

@@ -84,7 +84,7 @@ cdef class StepScope:
 
     def __enter__(self):
         if self.entered:
-            raise RuntimeError("It is under way already.")
+            raise RuntimeError("It has already started.")
         fs_scope_begin(&self.scope, trace_of_this_thread(self.recorder), <PyObject*> self.probe, self.is_step)
         self.entered = True
 
@@ -330,7 +330,7 @@ cdef class Recorder(SpanRegistry):
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock or None, got {clock!r}.")
         if self.no_session is not None:
-            raise RuntimeError("A recorder can't be initialised twice: it may be in use. Make another one.")
+            raise RuntimeError("A recorder can't be initialized twice: it may be in use. Create another one.")
         self.clock = clock
         self.step_markers = step_markers
         self.no_session = self.new_session(NO_ORIGIN)
@@ -341,7 +341,7 @@ cdef class Recorder(SpanRegistry):
         self.log.skip_steps = skip_steps
 
     cdef int calibrate(self) except -1:
-        """Initialises the log with the cost of recording, measured on empty spans.
+        """Initializes the log with the cost of recording, measured on empty spans.
 
         Medians are used, as other programs may run meanwhile.
         """

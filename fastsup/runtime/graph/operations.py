@@ -17,7 +17,7 @@ _STATEFUL_CALLS = FUNCTION_CALLS - {"StatelessIf", "StatelessCase", "StatelessWh
 
 
 def function_defs(graph: ops.Graph) -> list[Any]:
-    """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
+    """The functions of a graph, as FunctionDefs, from its list of them: serializing the graph costs by its size."""
     return [function.cached_definition for function in graph._functions.values()]
 
 

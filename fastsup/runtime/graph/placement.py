@@ -34,7 +34,7 @@ def check_one_device(
       operations: the operations of the step.
       feeds: the tensors that are fed. Their values come from the first CPU device.
       devices: the names of the session's devices.
-      remedy: the sentence that says what to pass in place of the executor.
+      remedy: a sentence with the replacement for the executor.
 
     Raises:
       tf.errors.UnimplementedError: the step has operations on several devices.
@@ -50,13 +50,13 @@ def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError
 
     Args:
       places: what is on each of them, as a list for the message.
-      remedy: the sentence that says what to pass in place of the executor.
+      remedy: a sentence with the replacement for the executor.
     """
     return errors.UnimplementedError(
         None,
         None,
         f"The single-threaded executor can't run a step on several devices: {places}. {remedy} "
-        "Or place all operations of the step on one device.",
+        "Or place all of the step's operations on one device.",
     )
 
 
@@ -196,7 +196,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
     Args:
       operations: the operations of the step.
       config: the session's ConfigProto.
-      remedy: the sentence that says what to pass in place of the executor.
+      remedy: a sentence with the replacement for the executor.
 
     Raises:
       tf.errors.UnimplementedError: the conditionals are nested deeper than the inter-op pool has threads.

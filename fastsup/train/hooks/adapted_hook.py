@@ -22,7 +22,7 @@ __all__ = ["AdaptedHook", "SessionLoop"]
 
 
 class SessionLoop(DrivenLoop):
-    """What a hook of step loops gets as its loop in a session: the steps that it counts are the session's runs.
+    """The loop that a loop hook gets in a session: it counts the session's runs as steps.
 
     In an evaluation, and in a graph without a global step, the global step is the number of runs.
 
@@ -100,7 +100,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         # hook that fetches.
         self._is_skipped = False
         self._is_for_fetches = False
-        # Runs of several threads come one after the other. The hook may make runs itself.
+        # Runs of several threads are serialized. The hook may run the session itself.
         self._lock = threading.RLock()
 
     @property
@@ -114,7 +114,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
     def begin(self) -> None:
         """Finds the global step in the graph."""
         graph = ops.get_default_graph()
-        # The global step doesn't move in an evaluation, which is known by this collection.
+        # The global step doesn't change in an evaluation, which this collection identifies.
         evaluates = bool(graph.get_collection(ops.GraphKeys.EVAL_STEP))
         self._loop = SessionLoop(self.loop_hook, evaluates)
         has_step = not evaluates and training_util.get_global_step(graph) is not None
@@ -129,7 +129,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Gets ready for the runs of a session."""
-        self._give_up(RuntimeError("The session was replaced by another one."))
+        self._give_up(RuntimeError("The session was replaced with another one."))
         self._runs = 0
         self._is_skipped = False
         self._loop.session = session
@@ -137,13 +137,13 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._reschedule()
 
     def before_run(self, run_context: Any) -> Any:
-        """Requests what the hook fetches, if it may be due."""
+        """Requests the hook's fetches, if it may be due."""
         hook = self.loop_hook
         may_be_due = self._is_skipped and self._has_begun
         if not self._has_begun:
             with self._lock:
                 self._begin_loop(run_context.session)
-        # A session that leaves it out of runs calls it where it may be due.
+        # A session that skips it in runs calls it when it may be due.
         request = {}
         if hook.fetches is not None and (may_be_due or hook._is_due(self._loop.steps, self._loop.global_step + 1)):
             request["value"] = hook.fetches
@@ -186,25 +186,25 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             run_context.request_stop()
 
     def end(self, session: Any) -> None:
-        """Ends the hook, with the global step where it stands now."""
+        """Ends the hook, with the current global step."""
         if self._has_begun:
             self._has_begun = False
             step = self._runs if self._global_step_tensor is None else self._loop.global_step
-            # A session in another process may be gone already.
+            # A session in another process may no longer exist.
             if self._global_step_tensor is not None and not getattr(session, "sess_str", b""):
                 step = int(session.run(self._global_step_tensor))
             self._loop._move_to(self._runs, step)
             self.loop_hook.end(self._loop)
 
     def on_error(self, run_context: Any, exception: BaseException) -> None:
-        """Tells the hook of the error, once."""
+        """Reports the error to the hook, once."""
         self._give_up(exception)
 
     def _before_close(self) -> None:
         self._give_up(sys.exc_info()[1] or RuntimeError("The session was closed before its end."))
 
     def _give_up(self, error: BaseException) -> None:
-        """Calls `on_error` of a hook that has begun: its `end` won't be called."""
+        """Calls `on_error` of a started hook, whose `end` won't be called."""
         if self._has_begun:
             self._has_begun = False
             self._reschedule()

@@ -1,4 +1,5 @@
-"""What the standard hooks share: base classes, checks of intervals, timers, tests for log readers and other threads."""
+"""Shared parts of the standard hooks: base classes, interval checks, timers, tests for log readers and other
+threads."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def check_one_interval(**intervals: Any) -> None:
 
 
 def compiled_timer(timer: Any) -> Any:
-    """Returns a compiled timer with the interval of TensorFlow's timer. Returns any other timer as it is."""
+    """Returns a compiled timer with the interval of TensorFlow's timer. Returns any other timer unchanged."""
     if type(timer) is _TFSecondOrStepTimer:
         return SecondOrStepTimer(timer._every_secs, timer._every_steps)
     return timer
@@ -62,7 +63,7 @@ class GlobalStepHook(ScheduledHook):
         super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
 
     def _counts(self, step_read: Any) -> bool:
-        """Returns False if a program has given the hook another tensor to count by."""
+        """Returns False if a program has set another tensor for the hook's count."""
         return self._global_step_tensor is step_read
 
     def _step_after_run(self, session: Any) -> Any:
@@ -106,13 +107,13 @@ def info_is_read() -> bool:
 
 
 class TriggerRace:
-    """Tells a thread whether another one has written what both have fetched for the same trigger.
+    """Detects whether another thread has already written the values that both fetched for the same trigger.
 
-    A hook in TensorFlow's protocol keeps what it decides in `before_run` in its own attributes. Other threads' runs
+    A hook in TensorFlow's protocol keeps its decision from `before_run` in its own attributes. Other threads' runs
     change these before `after_run` is called.
 
     Attributes:
-      asked_after: how often the hook had written when `before_run` was last called.
+      asked_after: the hook's number of writes at the last call of `before_run`.
     """
 
     def __init__(self) -> None:

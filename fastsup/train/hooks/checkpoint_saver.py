@@ -41,7 +41,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
       checkpoint_basename: base name of the files.
       listeners: `CheckpointSaverListener` objects, called before and after each save.
       save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
-      async_save: whether training goes on while a checkpoint is written. A snapshot of the variables is made between
+      async_save: whether training continues while a checkpoint is written. A snapshot of the variables is made between
         two steps, and a thread writes it. The next step raises the errors of the write, and calls the listeners'
         `after_save`. The last checkpoint is written before `end` returns. The snapshot needs memory.
 
@@ -74,7 +74,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         )
         self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
-        # Whether a monitored session calls this hook's `end` after those of all other hooks.
+        # Whether a monitored session calls this hook's `end` after all other hooks' `end`.
         self._ends_last = _ends_last
         self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
         # True from the begin of a save that fails, or of which a listener's before_save does, until the next one is
@@ -142,7 +142,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     def _save_last(self, session: Any) -> None:
         """Saves the last step, unless it is saved, and calls the `end` of each listener."""
         step = session.run(self._global_step_tensor)
-        # The timer counts a save that has failed, too.
+        # The timer also counts a failed save.
         if self._save_failed or step != self._timer.last_triggered_step():
             self._save(session, step)
         stop_signals.log_last_save(f"{self._save_path}-{step}")
@@ -173,7 +173,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         return self._announce_checkpoint(session, step) or should_stop
 
     def _set_written(self, written: bool) -> None:
-        # The writing thread calls this, too.
+        # The writing thread also calls this.
         self._written = written
         self._reschedule()
 
@@ -214,7 +214,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
 
 def _current_step(session: Session, graph: ops.Graph, step_read: Any) -> Any:
-    """Reads the global step: from the variable itself, or if that isn't initialised by the guarded and slower read."""
+    """Reads the global step: from the variable itself, or if that isn't initialized by the guarded and slower read."""
     variable = training_util.get_global_step(graph)
     if variable is None or step_read is not training_util._get_global_step_read(graph):
         return session.run(step_read)

@@ -31,7 +31,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
       output_dir: directory of the event file; or
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
       scaffold: `Scaffold` whose `summary_op` to fetch; or
-      summary_op: string tensor with a serialised Summary, or a list of such tensors. Exactly one of the two.
+      summary_op: string tensor with a serialized Summary, or a list of such tensors. Exactly one of the two.
 
     Raises:
       TypeError: an interval isn't a number.
@@ -69,7 +69,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
         results = run_values.results
         step = results["global_step"] + 1
         asked_after = self._last_writer.asked_after
-        # Another thread's run may have asked, and not this one.
+        # Another thread's run may have made the request.
         is_due = self._request_summary and ("summary" in results or self._get_summary_op() is None)
         if is_due or self._next_step is None:
             step = self._step_after_run(run_context.session)

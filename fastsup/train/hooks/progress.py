@@ -36,8 +36,8 @@ class ProgressHook(AdaptedHook):
     """Shows the global step, the rate of steps, tensors and the remaining time.
 
     In a terminal the hook shows a bar, if rich is installed; elsewhere it writes a line every ten seconds. In an
-    evaluation it counts batches. The end is that of the session's `StopAtStepHook`, or the number of batches of the
-    evaluation. If the session has neither, and in TensorFlow's sessions, the hook shows no end unless `total` is given.
+    evaluation it counts batches. The end is the session's `StopAtStepHook`'s, or the evaluation's number of batches. If
+    the session has neither, and in TensorFlow's sessions, the hook shows no end unless `total` is given.
 
     Args:
       tensors: scalars to show, such as the loss: a dictionary from names to tensors, or an iterable of tensors; tensors
@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 def hooks_with_progress(progress: Any, hooks: Any) -> Any:
     """Adds a `ProgressHook` to a session's hooks."""
     if not isinstance(progress, bool):
-        raise TypeError(f"progress must be True or False, got {progress!r}. For a ProgressHook of your own use hooks.")
+        raise TypeError(f"progress must be True or False, got {progress!r}. To pass your own ProgressHook, use hooks.")
     if not progress:
         return hooks
     hooks = list(hooks)

@@ -1,4 +1,4 @@
-"""The standard hooks that begin and end training at a global step: GlobalStepWaiterHook, StopAtStepHook."""
+"""The standard hooks that start and end training at a global step: GlobalStepWaiterHook, StopAtStepHook."""
 
 from __future__ import annotations
 

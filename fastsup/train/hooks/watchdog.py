@@ -20,7 +20,7 @@ __all__ = ["WatchdogHook"]
 
 
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Logs the stacks of all threads, as one ERROR, when no step has ended for `timeout_secs`. Once for each stall.
+    """Logs the stacks of all threads, as one ERROR, when no step has finished for `timeout_secs`. Once for each stall.
 
     Every run with hooks counts as a step. The time between two steps counts too: the program's own code, hooks, and the
     preparation of the first step. So `timeout_secs` should be longer than the longest of these, for example an
@@ -59,7 +59,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Called in sessions that don't know schedules. Those that do count their runs themselves.
+        # Called in sessions without schedules. Those that do count their runs themselves.
         self._calls += 1
 
     def end(self, session: Any) -> None:
@@ -86,7 +86,7 @@ class _Watch:
         self._reported: Any = None
 
     def run(self) -> None:
-        """Looks at the progress until the session has ended."""
+        """Checks the progress until the session has ended."""
         watch_progress(self._ended.wait, self._timeout_secs, self._progress, self._when_still)
 
     def _progress(self) -> tuple[int, int] | None:
@@ -106,7 +106,7 @@ class _Watch:
     def _report(self) -> None:
         threads = sorted(threading.enumerate(), key=lambda thread: thread is not threading.main_thread())
         logging.error(
-            "WatchdogHook: no step has ended for %g seconds. %s\n%s",
+            "WatchdogHook: no step has finished for %g seconds. %s\n%s",
             self._timeout_secs,
             "The session is ended." if self._stop else "Its stop argument would end the session.",
             "\n".join(describe_thread(thread) for thread in threads if thread is not threading.current_thread()),
@@ -116,8 +116,9 @@ class _Watch:
         error = errors.DeadlineExceededError(
             None,
             None,
-            f"WatchdogHook has ended the session: no step had ended for timeout_secs={self._timeout_secs:g} seconds. "
-            "The log shows where each thread stood.",
+            f"WatchdogHook has ended the session: no step had finished for timeout_secs={self._timeout_secs:g} "
+            f"seconds. "
+            "The log shows each thread's position.",
         )
         if self._coord is not None:
             # For loops that call should_stop(), and for sessions of other classes.

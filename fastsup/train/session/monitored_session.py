@@ -1,4 +1,4 @@
-"""MonitoredSession and SingularMonitoredSession: sessions with hooks, with the behaviour of `tf.compat.v1.train`."""
+"""MonitoredSession and SingularMonitoredSession: sessions with hooks, with the behavior of `tf.compat.v1.train`."""
 
 from __future__ import annotations
 
@@ -60,11 +60,9 @@ def log_failed_end(what: str, error: BaseException) -> None:
     """Logs an error of an end that a signal has led to: the program leaves with the signal's exit code all the same."""
     interrupt = stop_signals.pending_interrupt()
     if type(error) is type(interrupt) and error.args == interrupt.args:
-        logging.info(
-            "The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what
-        )
+        logging.info("The signal interrupted an operation at the end of the %s, such as an evaluation.", what)
         return
-    logging.error("The %s has not ended well after the signal: %r", what, error, exc_info=error)
+    logging.error("The %s ended with an error after the signal: %r", what, error, exc_info=error)
 
 
 def hooks_argument(name: str, hooks: Any) -> Any:
@@ -365,13 +363,13 @@ def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession
 
 # TensorFlow's classes are the last bases, for isinstance alone: our classes define every method.
 class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession):  # type: ignore[misc]
-    """A session with hooks, which initialises or restores its model and recovers from preemptions.
+    """A session with hooks, which initializes or restores its model and recovers from preemptions.
 
         with MonitoredSession(hooks=[StopAtStepHook(num_steps=100)]) as session:
             while not session.should_stop():
                 session.run(train_op)
 
-    The constructor calls each hook's `begin`, finalises the graph, makes the session, initialises or restores the
+    The constructor calls each hook's `begin`, finalizes the graph, makes the session, initializes or restores the
     model, starts the queue runners and calls each hook's `after_create_session`.
 
     `run` calls each hook's `before_run`, runs the caller's and the hooks' fetches in one step, and calls each hook's
@@ -396,7 +394,7 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
     Raises:
       TypeError: `hooks` isn't iterable, or has an object that isn't a session-run hook.
       AttributeError: `hooks` has an object without `begin`.
-      RuntimeError: the model isn't ready after it was initialised.
+      RuntimeError: the model isn't ready after it was initialized.
       Exception: the error of a hook or of the session creator.
     """
 

@@ -54,7 +54,7 @@ class _ServerWatch:
         self._probe: LongCall | None = None
 
     def run(self) -> None:
-        """Looks at the progress until the session has ended."""
+        """Checks the progress until the session has ended."""
         watch_progress(self._coord.wait_for_stop, STILL_SECS, self._progress, self._when_still)
 
     def _progress(self) -> Any:

@@ -70,7 +70,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
 
 
 class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]
-    """Makes the session of a chief, which initialises or restores the model.
+    """Makes the session of a chief, which initializes or restores the model.
 
     Args:
       scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
@@ -107,7 +107,7 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalises the graph and makes a session.
+        """Finalizes the graph and makes a session.
 
         Returns:
           The session, ready to run.
@@ -161,7 +161,7 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalises the graph, waits for the model and makes a session.
+        """Finalizes the graph, waits for the model and makes a session.
 
         Returns:
           The session, ready to run.

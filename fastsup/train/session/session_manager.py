@@ -1,4 +1,4 @@
-"""SessionManager: makes a session and gets its model ready, by restoring it, initialising it, or waiting for it.
+"""SessionManager: makes a session and gets its model ready, by restoring it, initializing it, or waiting for it.
 
 A wait is for the servers of the cluster, for the chief to get the model ready, or for a first checkpoint."""
 
@@ -155,9 +155,9 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
             log.info(WAITING_FOR_MODEL, None, None, awaited(), log.waited(), limit_text(limit))
 
 
-# A fast check that a model is ready: it fetches the initialisation flags of the variables, not the report of names.
+# A fast check that a model is ready: it fetches the initialization flags of the variables, not the report of names.
 #
-# TensorFlow's report of uninitialised variables selects names by a mask, in a dozen operations. Every new session
+# TensorFlow's report of uninitialized variables selects names by a mask, in a dozen operations. Every new session
 # compiles two such reports: one for the variables that `local_init_op` needs, one for all. If every flag of the mask
 # is true the report is empty. The flags of the second report include those of the first, so one small fetch answers
 # both.
@@ -195,7 +195,7 @@ class Readiness(NamedTuple):
 
 
 class ReadyCheck:
-    """Checks a model by the flags of its two reports of uninitialised variables.
+    """Checks a model by the flags of its two reports of uninitialized variables.
 
     It knows the reports that `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make. For any other op, or
     None, each check returns False, and the caller has to run the op.
@@ -213,11 +213,11 @@ class ReadyCheck:
                 self._local_init_positions = [position[key] for key in keys]
 
     def is_ready(self, session: Any) -> bool:
-        """Returns True if every variable is initialised. False if one isn't, or if the flags don't tell."""
+        """Returns True if every variable is initialized. False if one isn't, or if the flags don't tell."""
         return _all_true(session, self._flags)
 
     def is_ready_for_local_init(self, session: Any) -> bool:
-        """Returns True if every variable that `local_init_op` needs is initialised; False if the flags don't tell."""
+        """Returns True if every variable that `local_init_op` needs is initialized; False if the flags don't tell."""
         if self._local_init_positions is None:
             return _all_true(session, self._local_init_flags)
         values = _values(session, self._flags)
@@ -370,7 +370,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
       local_init_feed_dict: feeds for `local_init_op`.
       executor: executor mode of the sessions, as for `fastsup.Session`.
       restore: "strict", as in TensorFlow: the checkpoint must have every tensor of the saver. "partial": the model is
-        initialised first, then the tensors that the checkpoint has are restored; the log lists missing tensors, and
+        initialized first, then the tensors that the checkpoint has are restored; the log lists missing tensors, and
         tensors that the model doesn't have. A tensor of another shape or type is an error in both modes.
 
     Raises:
@@ -424,11 +424,11 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         init_feed_dict: Any = None,
         init_fn: Callable[[Any], Any] | None = None,
     ) -> Session:
-        """Makes a session and restores its model from a checkpoint, or initialises it if there is none.
+        """Makes a session and restores its model from a checkpoint, or initializes it if there is none.
 
         Args:
           master: the execution engine to connect to.
-          init_op: operation that initialises the model, or None. Not run after a restore. With `restore="partial"` it
+          init_op: operation that initializes the model, or None. Not run after a restore. With `restore="partial"` it
             is run before the restore.
           saver: `Saver` to restore with. None: nothing is restored.
           checkpoint_dir: directory whose newest intact checkpoint is restored; or
@@ -443,8 +443,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          RuntimeError: there is neither a checkpoint nor a way to initialise the model, or the model isn't ready after
-            it was initialised.
+          RuntimeError: there is neither a checkpoint nor a way to initialize the model, or the model isn't ready after
+            it was initialized.
           ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't exist.
           NoIntactCheckpointError: there are checkpoints, and each is damaged. A tf.errors.DataLossError.
           tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
@@ -559,7 +559,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         log = WaitLog(self._recovery_wait_secs)
         if master:
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
-            awaited = f"the process that initialises or restores the model at {master}, usually the chief"
+            awaited = f"the process that initializes or restores the model at {master}, usually the chief"
         else:
             awaited = "a model of this process alone (master is ''), which no other process can make ready"
         while True:
@@ -623,7 +623,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
         """Makes a session and restores a checkpoint, if there is one: (session, path of the checkpoint or None)."""
-        # Initialising a TPU clears its memory, so it comes before the restore.
+        # Initializing a TPU clears its memory, so it comes before the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:

@@ -84,7 +84,7 @@ def MonitoredTrainingSession(
 
     Args:
       master: the execution engine to connect to.
-      is_chief: whether this process initialises, restores and saves the model. False: it waits for the chief.
+      is_chief: whether this process initializes, restores and saves the model. False: it waits for the chief.
       checkpoint_dir: directory to restore checkpoints from and to save them to. None: neither.
       scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
       hooks: more hooks.
@@ -119,7 +119,7 @@ def MonitoredTrainingSession(
     Raises:
       TypeError: hooks aren't hooks, an interval isn't a number, or a switch isn't a bool.
       ValueError: `restore` is unknown, or an argument has no valid value.
-      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialised.
+      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialized.
       NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
       tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
     """

@@ -321,7 +321,7 @@ class _Service(coordinator.LooperThread):  # type: ignore[misc]
         self._sess = sess
 
     def run(self) -> None:
-        # A thread without a default graph executes eagerly under TF 2 behaviour, and can't use a Saver.
+        # A thread without a default graph executes eagerly under TF 2 behavior, and can't use a Saver.
         with self._sv._graph.as_default():
             super().run()
 

@@ -1,4 +1,4 @@
-"""Supervisor: initialises or restores a model, and runs services during training, as TensorFlow's Supervisor does."""
+"""Supervisor: initializes or restores a model, and runs services during training, as TensorFlow's Supervisor does."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SupervisorForwards:
 
     @property
     def init_op(self) -> Any:
-        """The operation that initialises the model, or None."""
+        """The operation that initializes the model, or None."""
         return self._init_op
 
     @property
@@ -169,7 +169,7 @@ class SupervisorForwards:
 
 
 class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[misc]
-    """Runs a training program: initialises or restores its model, saves checkpoints, writes summaries, and stops it.
+    """Runs a training program: initializes or restores its model, saves checkpoints, writes summaries, and stops it.
 
     The checkpoints, the summaries and the rate of steps are services. Each runs in its own thread:
 
@@ -180,22 +180,22 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
     An error in the loop or in a service stops all threads, and is raised at the end of the block. The end of the input
     (`tf.errors.OutOfRangeError`) stops them too, and isn't raised. If several replicas run the program, one of them is
-    the chief: it initialises the model, saves checkpoints and writes summaries. The other replicas wait for the chief.
+    the chief: it initializes the model, saves checkpoints and writes summaries. The other replicas wait for the chief.
 
     Args:
-      graph: the model's graph, which the constructor finalises. Defaults to the default graph.
+      graph: the model's graph, which the constructor finalizes. Defaults to the default graph.
       ready_op: 1-D string tensor: empty if the model is ready, else the names of missing variables. Defaults to the
-        graph's collection READY_OP, or else to a report of uninitialised variables. None: not checked.
+        graph's collection READY_OP, or else to a report of uninitialized variables. None: not checked.
       ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. Defaults to the
         collection READY_FOR_LOCAL_INIT_OP, or else to None. None: not checked.
-      is_chief: whether this replica initialises and restores the model. False: it waits for the chief.
-      init_op: operation that initialises a model without a checkpoint. Defaults to the collection INIT_OP, or else to
-        an operation that initialises all global variables. None: no operation.
+      is_chief: whether this replica initializes and restores the model. False: it waits for the chief.
+      init_op: operation that initializes a model without a checkpoint. Defaults to the collection INIT_OP, or else to
+        an operation that initializes all global variables. None: no operation.
       init_feed_dict: feeds of `init_op`.
       local_init_op: operation that runs in every new session. Defaults to the collection LOCAL_INIT_OP, or else to an
-        operation that initialises local variables and tables. None: no operation.
+        operation that initializes local variables and tables. None: no operation.
       logdir: directory of the checkpoints and event files; made if it doesn't exist. None: neither is written.
-      summary_op: operation that computes a serialised Summary. Defaults to the collection SUMMARY_OP, or else to all
+      summary_op: operation that computes a serialized Summary. Defaults to the collection SUMMARY_OP, or else to all
         summaries merged. None: the summary service isn't started.
       saver: `tf.compat.v1.train.Saver`. Defaults to the collection SAVERS, or else to a saver of all global variables.
         None: nothing is saved or restored.
@@ -364,7 +364,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The session, which the caller has to close.
 
         Raises:
-          RuntimeError: the model isn't ready after it was initialised.
+          RuntimeError: the model isn't ready after it was initialized.
           tf.errors.DeadlineExceededError: the chief hadn't got the model ready after `max_wait_secs`.
         """
         return self._sessions.prepare(master, config, wait_for_checkpoint, max_wait_secs, start_standard_services)
@@ -478,7 +478,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
         Args:
           sess: session in which the global step is read.
-          summary: a Summary, or a serialised one.
+          summary: a Summary, or a serialized one.
           global_step: the step of the summary. None: the present global step.
 
         Raises:
@@ -488,7 +488,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         if not self._summary_writer:
             raise RuntimeError("Writing a summary requires a summary writer.")
         if global_step is None and self.global_step is not None:
-            # A thread without a default graph executes eagerly under TF 2 behaviour.
+            # A thread without a default graph executes eagerly under TF 2 behavior.
             with self._graph.as_default():
                 global_step = training_util.global_step(sess, self.global_step)
         self._summary_writer.add_summary(summary, global_step)
