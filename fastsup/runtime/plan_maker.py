@@ -51,12 +51,12 @@ class PlanMaker:
     def make(self, session: Any, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
         """The plan for a combination seen for the first time, or None where only `Session.run` will do.
 
-        Resolution is TensorFlow's own. Where it fails, `Session.run` fails in the same way, and says so.
+        Resolution is TensorFlow's own. If it fails, `Session.run` fails in the same way, with its error.
 
         Args:
           session: the session.
-          fetches: what is fetched.
-          feed_keys: what is fed.
+          fetches: the fetches.
+          feed_keys: the fed elements.
           compiled: whether the plan is to be run.
         """
         graph = self._graph

@@ -348,7 +348,7 @@ cdef class CompiledCallable:
         self.size = size
         started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
-        # First: another thread may ask for room meanwhile.
+        # First, because another thread may request room in the meantime.
         self.lifetime.callables += 1
         self.lifetime.callable_bytes += self.size
         try:
@@ -445,7 +445,7 @@ cdef class Plan:
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
       options: CallableOptions, serialized.
-      access: what the run does to variables: a VariableAccess.
+      access: the run's access to variables: a VariableAccess.
       returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
     """
 
@@ -464,7 +464,7 @@ cdef class Plan:
         self.step_fed = -1 if feeds else 0
 
     def set_size(self, size, is_releasable):
-        """Says how much memory a callable of the plan takes.
+        """Sets the memory of the plan's callable.
 
         Args:
           size: an estimate, in bytes.
@@ -518,7 +518,7 @@ cdef class Plan:
             try:
                 array = slot.convert(value)
             except Exception:
-                return None  # Session.run fails on it too, and says why.
+                return None  # Session.run also fails on it, with the reason.
             if array is None:
                 return None
             if slot.has_grown:
@@ -582,7 +582,8 @@ cdef class Plan:
 # those as long as the session lives.
 #
 # A callable that is no longer used makes room for one that is: when it has been left out for many times as many look-ups as
-# there are plans. Combinations that take turns, in whatever order, are never so late. So nothing is compiled in turns.
+# there are plans. Combinations that take turns, in whatever order, are never so late. This prevents combinations from
+# being recompiled in turn.
 
 # A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
 STALE_ROUNDS = 16
@@ -603,7 +604,7 @@ cdef class PlanCache:
       graph: the session's graph.
       session_handle: the C++ session.
       lifetime: whether the session is open.
-      max_bytes: what the callables may take.
+      max_bytes: maximum memory of the callables.
     """
 
     def __init__(self, graph, session_handle, lifetime, max_bytes):
@@ -654,7 +655,7 @@ cdef class PlanCache:
         return made
 
     cdef CompiledCallable callable_with(self, bytes options):
-        """What was compiled with these options and is still there, or None."""
+        """The existing callable with these options, or None."""
         cdef Plan plan
         found = self.kept.get(options)
         if found is not None:
@@ -893,8 +894,8 @@ cdef class PlanFinder:
 
         Args:
           session: the session, which makes and compiles plans. Not kept: it would keep itself alive.
-          fetches: what is fetched.
-          feed_dict: what is fed.
+          fetches: the fetches.
+          feed_dict: the feeds.
           to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
         """
         cdef list key
@@ -995,7 +996,7 @@ cdef class PlanFinder:
             return None
         other = self.cache.plans.get(key)
         if other is not None and (other.callable is not None or not to_run):
-            return other  # Another thread has made it meanwhile.
+            return other  # Another thread has created it in the meantime.
         self.cache.plans[key] = plan
         self.cache.left_runs += to_run and plan.callable is None
         return plan

@@ -10,7 +10,7 @@ cdef class StepGate:
     # Steps under way, and those that wait for the gate to open.
     cdef readonly Py_ssize_t running
     cdef Py_ssize_t held_back
-    # Steps that have ended, well or not: as long as it stands, nothing has written a variable.
+    # Number of finished steps, successful or not: while it doesn't change, nothing has written a variable.
     cdef readonly uint64_t passed
     # Whether a save is under way, or waits for the steps to end.
     cdef readonly bint closed
@@ -46,7 +46,7 @@ cdef class SessionRunner:
     cdef public uint64_t saves_ended
     # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
     cdef public bint fills_metadata
-    # What a session that was given up raises from then on; or None.
+    # The error that an abandoned session raises; or None.
     cdef object given_up_for
 
     # Records the runs that are made in one thread, and the identifier of that thread.

@@ -81,7 +81,7 @@ def devices_of_step(
 
 
 def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]) -> bool:
-    """True if a step is on one device alone.
+    """True if a step is on a single device.
 
     Args:
       operations: the operations of the step.
