@@ -147,7 +147,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
-        # Before schema 3, the owner said it.
+        # Before schema 3, the owner contained it.
         owner = name_of(row["owner"], row.get("thread", LOOP))
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
@@ -228,6 +228,6 @@ def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[
         old, new = (phases.get(name, 0) for phases in both)
         if max(old, new) >= _SMALL * max(whole):
             text, style = _compared(f" {name}", old, new)
-            # How long an import takes depends on what the file system has cached.
+            # The time of an import depends on the file system's cache.
             lines.append((text, "" if name == _IMPORT else style))
     return lines

@@ -37,7 +37,7 @@ _OTHERS = (
 )  # fmt: skip
 _SLOW_STEPS = 8
 
-# Of the page alone, and of what a notebook shows, too.
+# For the page only, and for the page and the notebook.
 _PAGE_STYLE = """
 body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }

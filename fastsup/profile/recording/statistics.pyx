@@ -38,7 +38,7 @@ cdef class SessionStats:
         Args:
           calls: number of batches.
           total_ns: nanoseconds.
-          max_ns: the longest wait; 0 if it isn't known.
+          max_ns: the longest wait; 0 if it is unknown.
         """
         self.input_calls += calls
         self.input_ns += total_ns
@@ -503,7 +503,7 @@ cdef class SpanRegistry(Recording):
         Args:
           origin: the `SessionOrigin`, or None.
           session_info: function that returns a dictionary: `asked`, the executor mode of the session; `plans`, a list
-            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty once the session is gone.
+            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty after the session is deleted.
 
         Returns:
           The caller's number, from 1. It isn't used again, while the identity of a session's fetches may be.

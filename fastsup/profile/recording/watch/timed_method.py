@@ -17,7 +17,7 @@ class _Span(Protocol):
 
 
 def timed_method(span: _Span, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes what stands in the place of a callback's method.
+    """Creates the replacement of a callback's method.
 
     Args:
       span: the `TimedMethod` that is told when it is called.
