@@ -412,7 +412,7 @@ def sign(path: str) -> None:
 
 
 def note_state(path: str) -> None:
-    """Remembers a state file as it is: this process has written it, or goes on from what it names."""
+    """Remembers a state file as it is: this process has written it, or resumes from what it names."""
     # Before the writer: what replaces the file in between is noticed.
     identity = _identity(path)
     _this_process().known[_key(path)] = _State(identity, _writer(path))

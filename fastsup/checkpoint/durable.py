@@ -413,7 +413,7 @@ def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE
 
 
 def _number_of(session: Any, step: Any) -> Any:
-    """The global step as a number, where it is a tensor or a variable, as `Saver.save` reads it; None for none."""
+    """The global step as a number, even if it is a tensor or a variable, as `Saver.save` reads it; or None."""
     if step is None or isinstance(step, compat.integral_types):
         return step
     return training_util.global_step(session, step)
@@ -466,7 +466,7 @@ def keep_durable(manager: Any) -> None:
 
 
 class _StateWriter:
-    """Writes the state file of a manager in place of its method, called before and after it deletes checkpoints."""
+    """Writes the state file of a manager instead of its method, called before and after it deletes checkpoints."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager

@@ -108,7 +108,7 @@ class BackgroundSaver:
         self._path: Any = None
 
     def prepare(self, session: Any) -> None:
-        """Does what a save does before it looks at the variables, so that steps can run meanwhile.
+        """Does what a save does before it looks at the variables, so that steps can run in the meantime.
 
         Waits for the write before, if that is still under way.
         """

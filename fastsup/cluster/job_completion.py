@@ -141,7 +141,7 @@ class JobCompletionWatcher:
             return None
 
     def _read(self, name: str) -> str | None:
-        """The content of a file; None if it was deleted meanwhile, or can't be read."""
+        """The content of a file; None if it was deleted in the meantime, or can't be read."""
         try:
             text: str = file_io.read_file_to_string(os.path.join(str(self._directory), name))
         except errors.OpError:
@@ -177,7 +177,7 @@ class JobCompletionWatcher:
         return ended
 
     def sleep(self, secs: float) -> None:
-        """Sleeps, until the chief has ended at the longest.
+        """Sleeps, at most until the chief has ended.
 
         Args:
           secs: seconds to sleep if the chief continues.

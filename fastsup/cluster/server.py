@@ -22,7 +22,7 @@ __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "sta
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 # Seconds between two checks of a parameter server for the end of the job.
 _POLL_SECS = 2.0
-# Seconds that a parameter server goes on serving after a signal at the longest: Kubernetes kills a process after 30.
+# Seconds that a parameter server goes on serving after a signal at most: Kubernetes kills a process after 30.
 _SIGNAL_GRACE_SECS = 20.0
 # Seconds between two looks in that time whether the chief and the workers have ended.
 _SIGNAL_POLL_SECS = 0.2

@@ -32,7 +32,8 @@ __all__ = [
 
 # Seconds that the program's exit waits for running calls: a session on a cluster may wait for a task forever.
 WAIT_SECS = 5.0
-# Seconds that a daemon thread is then held back. Other exit handlers run meanwhile, and one of them may wait for it.
+# Seconds that a daemon thread is then held back. Other exit handlers run in the meantime, and one of them may wait for
+# it.
 HOLD_SECS = 5.0
 
 
@@ -53,7 +54,7 @@ class _CompletedBeforeExit:
     def __enter__(self) -> None:
         thread = self._this_thread()
         depth = self._depths.get(thread, 0)
-        # First this, then the look at the end: either the end sees the thread, or the thread sees the end.
+        # First this, then the check for the exit: either the exit detects the thread, or the thread detects the exit.
         self._depths[thread] = depth + 1
         if depth == 0 and self.is_over_for_this_thread():
             del self._depths[thread]

@@ -3,8 +3,8 @@
 While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
 once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
 saves a checkpoint. A loop is asked to stop, and raises the same after its hooks have ended. A second signal of the kind
-ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is taken for
-a copy: a launcher forwards a signal that its child has got, too.
+ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is treated
+as a copy: a launcher forwards a signal that its child has got, too.
 
 Signals with a handler of the program's own are left to that handler.
 """

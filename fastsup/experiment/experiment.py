@@ -279,7 +279,7 @@ class Experiment(Training, Evaluation):
         return EvalAndExportListener(self._call_evaluate, self._export, self._estimator.model_dir)
 
     def local_run(self) -> tuple[Any, Any]:
-        """As `train_and_evaluate`, with local_eval_frequency in place of min_eval_frequency.
+        """As `train_and_evaluate`, with local_eval_frequency instead of min_eval_frequency.
 
         Returns:
           The metrics of the last evaluation, and the list of the export strategies' results.

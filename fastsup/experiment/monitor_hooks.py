@@ -20,7 +20,7 @@ def is_monitor(value: Any) -> bool:
 
 
 def output_key(request: Any) -> Any:
-    """The key of a value that a monitor has asked for: what the monitor named, or the name of a tensor without hash."""
+    """The key of a value that a monitor has requested: what the monitor named, or the name of a tensor without hash."""
     try:
         hash(request)
     except TypeError:

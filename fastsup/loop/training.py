@@ -41,8 +41,9 @@ class Epochs:
 
         batches = Epochs(shuffled, 20)
 
-    It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
-    epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
+    It is an iterator, and its position can be saved, by a `Checkpoints`. To resume from one, it reads the batches of
+    the epoch under way up to there. They are the same if the data gives them in the same order, as the function above
+    does.
 
     Args:
       data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
@@ -265,7 +266,8 @@ class _NumbersOfSteps:
         if not found and not self._warned:
             self._warned = True
             _logger.warning(
-                "The step has returned %.200r, which has no number: nothing is shown, written or checked for NaN. "
+                "The step returned %.200r, which contains no number, so there is nothing to show, write or check "
+                "for NaN. "
                 "Return a loss, or a mapping of names to numbers.",
                 result,
             )

@@ -63,8 +63,8 @@ def load(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} isn't a profile. Pass a file written by --json.")
     if profile["schema"] > SCHEMA:
         raise ValueError(
-            f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is the "
-            "last one that this version knows."
+            f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is "
+            f"the last one that this version supports."
         )
     return profile
 
@@ -159,7 +159,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
 
 
 def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
-    """The nanoseconds of each hook and callback that opens sessions, with those of these sessions."""
+    """The nanoseconds of each hook and callback that opens sessions, including these sessions."""
     found: dict[str, int] = defaultdict(int)
     for each in profile.get("sessions", ()):
         within: list[str] = each.get("within") or []

@@ -48,8 +48,8 @@ CALLING_THREAD = -1
 REMEDY = 'Pass executor="auto", "inline" or "thread_pool" instead of executor="single_threaded".'
 REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
-# Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one
-# thread that other operation would never run.
+# Kernels that block their thread until another operation, perhaps in the same step, has finished. In one thread that
+# other operation would never run.
 _BLOCKING = frozenset(
     {
         "Unstage", "StagePeek", "MapUnstage", "MapUnstageNoKey", "MapPeek", "OrderedMapUnstage",
@@ -67,8 +67,8 @@ _LOW_LEVEL_CONTROL_FLOW = CONTROL_FLOW | {"ControlTrigger"}
 # Operations that save and restore.
 _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
 
-# What the pool costs in each step, in seconds, at the least, and for each operation: handing work over and waking up.
-# Its parallelism has to be worth more, or the single-threaded executor is chosen.
+# What the pool costs in each step, in seconds, at least, and for each operation: handing work over and waking up. Its
+# parallelism has to be worth more, or the single-threaded executor is chosen.
 _POOL_SECS = 20e-6
 _POOL_SECS_PER_OPERATION = 0.5e-6
 
@@ -286,7 +286,7 @@ class SessionExecutor:
         self._config = config
         self._remedy = REMEDY if asked == SINGLE else REMEDY_FOR_CONFIG
         self._device_names: list[str] = []
-        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was asked for.
+        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was requested.
         self._pooled: set[tuple[Any, ...]] = set()
         self._trace_warned = False
 

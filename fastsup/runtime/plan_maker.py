@@ -143,7 +143,7 @@ class PlanMaker:
         return names
 
     def read_step_directly(self, variable: Any) -> Any:
-        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
+        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is requested.
 
         The guard, a conditional that gives the initial value as long as there is no other, costs ten times what the
         read does. Called once the variable is known to have a value.

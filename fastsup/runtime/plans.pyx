@@ -549,7 +549,7 @@ cdef class Plan:
             started = perf_counter()
             values = views_from(candidate, feeds)
             chosen = trial.record(candidate, perf_counter() - started)
-            # Another thread may have handed the plan over meanwhile: here, and below.
+            # Another thread may have handed the plan over in the meantime: here, and below.
             if chosen is not None and self.trial is trial:
                 self.callable = candidate = chosen
         else:
@@ -588,8 +588,8 @@ cdef class Plan:
 # A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
 STALE_ROUNDS = 16
 
-# What a plan takes without a callable (2.4 kB were measured with six feeds, as the growth of the resident memory for each of
-# 3,000 plans), and the share of the memory that all plans may take besides.
+# The memory of a plan without a callable (measured: 2.4 kB with six feeds, as the growth of the resident memory per
+# plan for 3,000 plans), and the share of the memory that all plans may take in addition.
 PLAN_BYTES = 4 << 10
 
 cdef Py_ssize_t PLANS_SHARE = 2
@@ -666,7 +666,7 @@ cdef class PlanCache:
         return None
 
     cdef bint is_stale(self, uint64_t last_used) noexcept:
-        """True if a plan that was used last at this time has dropped out of those in use."""
+        """True if a plan with this time of last use is no longer in use."""
         return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:

@@ -40,7 +40,7 @@ cdef class SessionRunner:
 
     # Where a checkpoint is taken: between two steps.
     cdef readonly StepGate gate
-    # Steps of a training loop that have ended well, all that hooks do around them included.
+    # Steps of a training loop that have succeeded, all that hooks do around them included.
     cdef readonly uint64_t runs_ended
     # Checkpoints that hooks have saved, each of them on the disk and named in the state file.
     cdef public uint64_t saves_ended
@@ -77,7 +77,7 @@ cdef class StepCount:
     # The tensor that TensorFlow's hooks read it from, and the variable where a fetch of that reads it as well.
     cdef object step_read
     cdef object variable_read
-    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once asked for.
+    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once requested.
     cdef dict fetched_by
     cdef dict upstream
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.

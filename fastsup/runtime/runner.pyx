@@ -471,7 +471,7 @@ cdef class StepCount:
         self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
         if self.variable is not None:
             self.fetched_by[VARIABLE] = session.graph.as_graph_element(self.variable)
-            # A reference variable shows what the run has made of it.
+            # A reference variable has its value after the run.
             if is_resource_variable(self.variable):
                 self.variable_read = self.variable
         for tensor in self.fetched_by.values():

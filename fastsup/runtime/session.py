@@ -136,7 +136,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     @property
     def executor(self) -> str:
-        """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it.
+        """The executor mode that was requested; "single_threaded" also where "auto" has chosen it.
 
         `executor_info` tells the mode in use for each combination of fetches and feeds.
         """
@@ -342,7 +342,7 @@ _abandoned: list[threading.Thread] = []
 def _wait_for_abandoned() -> None:
     """A thread that comes back from the runtime while Python is being taken down aborts the process.
 
-    So may a destructor of the runtime, also after a close that returned late: it finds a mutex that isn't held.
+    A runtime destructor may also abort, even after a late close, because it finds a mutex that isn't held.
     """
     until = time.monotonic() + _EXIT_SECS
     for thread in _abandoned:
@@ -363,7 +363,7 @@ def close_remote(close: Callable[[], None], target: object) -> bool:
     """Closes a session in its own thread, and abandons it if that takes too long.
 
     TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
-    its address: for ever, if none is started.
+    its address: forever, if none is started.
 
     Args:
       close: what closes the session.

@@ -42,7 +42,7 @@ _FASTER = 0.95
 # On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
 _FASTER_REMOTELY = 0.98
 
-# A look may take this part of the runs' time before it; each look comes after twice as many runs as the one before.
+# A look may take this part of the runs' time before it; each look comes after twice as many runs as the previous one.
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40
@@ -135,7 +135,7 @@ class Trial:
             return None
         try:
             if not self.on_trial or candidate is not self.next():
-                return None  # Another thread's run has ended the trial, or the block, meanwhile.
+                return None  # Another thread's run has ended the trial, or the block, in the meantime.
             if self._weights is not None:
                 self._weigh(self._weights, seconds)
             else:

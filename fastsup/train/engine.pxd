@@ -18,7 +18,7 @@ cdef class RunRequest:
     cdef object run_metadata
 
     # Of a loop: the steps that are left, counted down; the coordinator's event that ends the loop, or None, which has it ask
-    # after each step; and (result,) of the last step that ended well before one that raised, or None.
+    # after each step; and (result,) of the last step that succeeded before one that raised, or None.
     cdef bint in_loop
     cdef int64_t steps_left
     cdef object stop_event

@@ -17,8 +17,8 @@ Each run has a RunSnapshot, which the HookScheduler takes through these states:
     close_step      after the run: `before` is known now, and becomes the previous step of the next run
 
 The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
-has one predicate in run_snapshot.pxd, which is asked for the earliest of all hooks and then for each hook. A hook is never
-called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
+has one predicate in run_snapshot.pxd, which is requested the earliest of all hooks and then for each hook. A hook is
+never called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
 """
 
 from collections import Counter
@@ -443,7 +443,8 @@ cdef class StepRequest:
 
 
 cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
-    """What is left to fetch where the step is known; None where the step isn't asked for in a form that allows for it."""
+    """What is left to fetch where the step is known; None where the step isn't requested in a form that allows for
+    it."""
     cdef StepRequest request = StepRequest.__new__(StepRequest)
     cdef object kind = type(fetches)
     cdef list rest = []
@@ -578,7 +579,8 @@ cdef class HookScheduler:
         return 0
 
     cdef int find_latest(self, RunSnapshot* snapshot) noexcept:
-        """Finds the latest step that the run can have begun at: runs of other threads have ended since it was opened."""
+        """Finds the latest step that the run can have started at: runs of other threads have ended since it was
+        opened."""
         cdef SessionRunner session = self.count.session
         cdef int64_t others = session.steps_counted - snapshot.counted - max(snapshot.delta, 0)
         if snapshot.source == COUNTED_STEP and session.step_epoch == snapshot.epoch:

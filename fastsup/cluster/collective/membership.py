@@ -179,7 +179,7 @@ class Membership:
     def ask_stop(self, reason: str, signal: int = 0) -> None:
         """Has all tasks stop after the next step. Returns when they know.
 
-        To be called between two steps. No task can end the next step before this one has begun it, so all of them
+        To be called between two steps. No task can end the next step before this one has started it, so all of them
         learn of the stop in time.
         """
         if self._stop is None:
@@ -254,8 +254,7 @@ class Membership:
           error: the error that ended training in this task; None if it was successful.
 
         Raises:
-          tf.errors.UnavailableError: the training has ended well here, and the leader has failed to save it, or is
-            lost.
+          tf.errors.UnavailableError: the training has succeeded here, and the leader has failed to save it, or is lost.
         """
         if not self._watch.started:
             return

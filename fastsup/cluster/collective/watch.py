@@ -139,7 +139,7 @@ class StatusBoard:
 
 
 # Seconds without a sign of life after which the port of a task is looked at, and those after which a task that keeps
-# its port open is asked for an answer.
+# its port open is requested an answer.
 _QUIET_SECS = 2.0
 SILENT_SECS = 60.0
 _ANSWER_SECS = 10.0

@@ -76,7 +76,7 @@ def _exchange(state: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def graph_keras_names(graph: Any) -> Iterator[None]:
-    """A context in which Keras 3 numbers layers by the counters of a graph, in place of those of the thread.
+    """A context in which Keras 3 numbers layers by the counters of a graph, instead of those of the thread.
 
     The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
     that all replicas have the same names. This function doesn't import Keras.

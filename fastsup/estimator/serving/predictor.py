@@ -233,7 +233,7 @@ class Predictor:
             return True
 
     def close(self) -> None:
-        """Closes the session, when the calls of other threads have ended. A second call does nothing."""
+        """Closes the session when other threads' calls have finished. A second call does nothing."""
         with self._loading:
             self._is_closed = True
             loaded, self._loaded = self._loaded, None

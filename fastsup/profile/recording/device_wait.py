@@ -46,7 +46,8 @@ class DeviceWait:
 
 
 def wait_for_devices() -> DeviceWait | None:
-    """Returns what waits until TensorFlow's accelerators have done the work of a step; None if it uses none.
+    """Returns a function that waits until TensorFlow's accelerators have finished a step's work; None without
+    accelerators.
 
     TensorFlow isn't imported, nor are its devices opened, for this.
     """

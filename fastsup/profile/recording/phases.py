@@ -81,7 +81,7 @@ KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
 WEIGHTS = "weights to Python"
 # A trace of a `fastsup.function` becomes a separate graph.
 LIFTING = "lifting"
-# The detail of calls of a `fastsup.function` that TensorFlow runs begins with this.
+# The detail of `fastsup.function` calls that TensorFlow runs starts with this.
 BY_TENSORFLOW = "by TensorFlow"
 # What runs the function of a pass: TensorFlow's own call of a function, or Python, operation by operation.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
@@ -161,7 +161,7 @@ class Timeline:
             self._open.remove(entry)
 
     def phases(self) -> list[tuple[str, int, int]]:
-        """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was begun)."""
+        """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was started)."""
         if not self._stopped and (self._open or threading.get_ident() == self._thread):
             self._charge()
         worked = any(name not in ("import", "build") for name in self._totals)

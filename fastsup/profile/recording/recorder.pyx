@@ -403,7 +403,7 @@ cdef class Recorder(SpanRegistry):
         """Has the parts of hooks' callbacks recorded. A subclass may support hooks.
 
         Returns:
-          A function without arguments that ends it, or None.
+          A function without arguments that stops it, or None.
         """
         return None
 

@@ -211,7 +211,7 @@ cdef class Recording(Profiler):
             return 0
         session.asked_executors.add(found["asked"])
         for plan in found["plans"]:
-            # A model may be compiled again for another runner: both are kept.
+            # A model may be recompiled for another runner, so both are kept.
             runner = plan["executor"] if session.origin.library == "keras" else ""
             key = (tuple(plan["fetches"]), tuple(plan["feeds"]), runner)
             if key in session.executors or len(session.executors) < MAX_EXECUTORS:

@@ -1,6 +1,6 @@
 """The cost of a step: the time of its operations, and the memory of its compiled plan.
 
-Shapes are what the estimate lives on. A dimension that isn't known before the step runs is taken for the size of the
+Shapes are what the estimate lives on. A dimension that isn't known before the step runs is treated as the size of the
 batches that the graph's datasets make, where it comes from there, and for a large one anywhere else.
 """
 

@@ -262,7 +262,7 @@ Zeta _Arg
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"
-# These may fail by some of their inputs: axes, sizes, indices. Constants and shapes are no such values: a step in which
+# These may fail because of some inputs: axes, sizes, indices. Constants and shapes are no such values: a step in which
 # they are wrong never runs.
 _BY_ALL_BUT_THE_FIRST = """
 All Any ArgMax ArgMin BroadcastTo Cumprod Cumsum EuclideanNorm ExpandDims Gather GatherNd GatherV2 MatrixBandPart

@@ -96,7 +96,7 @@ def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any],
 
 
 def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str]) -> bool:
-    """True if operations are on the first CPU device alone, whatever is fed and fetched.
+    """True if operations are only on the first CPU device, regardless of feeds and fetches.
 
     Args:
       operations: the operations.

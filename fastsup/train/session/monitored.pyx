@@ -363,8 +363,8 @@ cdef class SteppingFunction:
         if kwargs:
             if not self.accept_options or not kwargs.keys() <= {"options", "run_metadata"}:
                 raise TypeError(
-                    f"This callable got keyword arguments {sorted(kwargs)}. It takes values alone; with "
-                    "make_callable(..., accept_options=True) it takes options and run_metadata too."
+                    f"This callable got keyword arguments {sorted(kwargs)}. It accepts only values; with "
+                    f"make_callable(..., accept_options=True) it also accepts options and run_metadata."
                 )
             return self.session.run(self.fetches, feed_dict, **kwargs)
         if not self.runs_itself:

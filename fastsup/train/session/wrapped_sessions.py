@@ -345,7 +345,7 @@ class RecoverableSession(WrappedSession):
 
     def _count_failure(self, occasion: str, error: Exception) -> None:
         """Counts a failure, logs a warning, and waits; or raises the error after too many consecutive failures."""
-        # A signal that came while hooks were called, which it doesn't interrupt.
+        # A signal that arrived during hook calls, which it doesn't interrupt.
         raise_pending()
         if error is self._given_up_with:
             raise error  # It comes here again from the run that wanted a session.

@@ -24,7 +24,7 @@ from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.watch.timed_method import timed_method
 
-# The most places of calls whose probe is kept.
+# Maximum number of call sites whose probe is kept.
 cdef Py_ssize_t MAX_PLACES = 64
 
 
@@ -181,7 +181,7 @@ cdef class PassProbe(RecorderProbe):
         self.close()
 
     cdef int unwind(self) except -1:
-        """Leaves what the pass is in, but for its own code."""
+        """Leaves what the pass is in, except for its own code."""
         cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
         while trace.depth > self.depth + 1:
             fs_span_leave(trace)

@@ -1,4 +1,5 @@
-"""A method of a callback that is recorded as long as a pass is. In Python: a call costs less than of a compiled one."""
+"""A method of a callback that is recorded as long as a pass is. In Python, because a call costs less than calling a
+compiled function."""
 
 from __future__ import annotations
 
