@@ -191,7 +191,7 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
         f"{': it pays off in a longer run' if is_short else ''}. Steps of many operations save more: use "
         "--compare."
     )
-    return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
+    return Cost("the time that fastsup.keras.accelerate(model) saves", spared.ns, text)
 
 
 def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
