@@ -50,7 +50,7 @@ def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
       (reader, shapes): TensorFlow's reader, and for each tensor's name its shape.
 
     Raises:
-      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so reading has failed.
+      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so the read failed.
       Exception: as TensorFlow's reader.
     """
     reader = py_checkpoint_reader.NewCheckpointReader(path)
@@ -114,7 +114,7 @@ class Listing(NamedTuple):
       interrupted: the checkpoints that have no index and that no state file names, newest first.
       named: whether the state file names a checkpoint.
       remarks: the faults of the state file, a sentence each.
-      in_first_save: whether the first save in the directory has begun and not ended.
+      in_first_save: whether the first save in the directory has started but not finished.
     """
 
     paths: list[str]
@@ -157,7 +157,7 @@ class _Directory:
         """Returns True if the directory has any file of a checkpoint."""
         if prefix in self.with_index or prefix in self.begun or prefix in self._names:
             return True
-        # Its shards, whether or not the path says how many there are.
+        # Its shards, whether or not the path contains their number.
         name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
         return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
 
@@ -301,7 +301,7 @@ def damage_of(path: Any) -> str | None:
       The reason why the checkpoint can't be read, in one line; None if it can be read.
 
     Raises:
-      tf.errors.OpError: the files can't be read at present, or not by this user. That says nothing about them.
+      tf.errors.OpError: the files can't be read at present, or not by this user. It gives no information about them.
     """
     path = os.fspath(path)
     directory = _Directory(os.path.dirname(path) or ".")
@@ -372,14 +372,14 @@ _ATTRIBUTE = "user.fastsup.writer"
 
 
 class _State(NamedTuple):
-    """A state file as this process has written or read it."""
+    """A state file as this process last wrote or read it."""
 
     identity: tuple[int, int, int] | None
     writer: str
 
 
 class _Process:
-    """This process, and what it knows of state files: all its sessions and loops are one writer."""
+    """This process and its state files: all its sessions and loops are one writer."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -412,7 +412,7 @@ def sign(path: str) -> None:
 
 
 def note_state(path: str) -> None:
-    """Remembers a state file as it is: this process has written it, or goes on from what it names."""
+    """Remembers a state file as it is: this process has written it, or resumes from what it names."""
     # Before the writer: what replaces the file in between is noticed.
     identity = _identity(path)
     _this_process().known[_key(path)] = _State(identity, _writer(path))

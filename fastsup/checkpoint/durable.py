@@ -64,7 +64,7 @@ __all__ = [
 
 # A mark in a directory whose first save is under way.
 #
-# Until the first save has ended, no state file names a checkpoint. If the machine loses power then, the index of that
+# Until the first save finishes, no state file names a checkpoint. If the machine loses power then, the index of that
 # checkpoint may be whole and its data torn: the directory looks like one that has lost its state file, whose
 # checkpoints are damaged. The mark tells the two apart: with it, nothing had been saved yet, and training begins.
 
@@ -169,7 +169,7 @@ def _keep_under_another_name(path: str) -> None:
     """Gives a complete checkpoint a second name, durably."""
     other = _other_name(path)
     if os.path.exists(other + ".index") and damage_of(path) is not None:
-        return  # Of a save that has failed: the other one is intact.
+        return  # Left by a failed save: the other one is intact.
     stem = len(os.path.basename(path))
     try:
         with tensorflow_errors("kept while it is overwritten", path):
@@ -207,7 +207,7 @@ def is_failed_save(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def saving(path: Any) -> Iterator[None]:
-    """Wraps a save. If it fails, deletes the files that it has begun, and marks the error as that of a save.
+    """Wraps a save. If it fails, deletes its unfinished files, and marks the error as a save's.
 
     Args:
       path: path of the checkpoint, with the step; None if it isn't known.
@@ -237,7 +237,7 @@ def durable_save(path: str | None, directory: str, other_state_file: bool = Fals
 def name_durably(newest: str | bytes, state: str, write: Callable[[], object]) -> bool:
     """Flushes a checkpoint, and has it named in a state file. Older checkpoints may be deleted then.
 
-    Warns of another process that has written the state file since this one.
+    Warns about another process that has written the state file since this one.
 
     Args:
       newest: path of the checkpoint, whose files are written.
@@ -307,7 +307,7 @@ def write_state(
       every: paths of the checkpoints that a saver may delete later, oldest first.
       relative: whether the paths are written relative to the directory.
       timestamps: the times of these checkpoints, in seconds, or None.
-      last_preserved: time of the last checkpoint that is kept for ever, in seconds, or None.
+      last_preserved: time of the last checkpoint that is kept permanently, in seconds, or None.
       name: name of the state file.
 
     Raises:
@@ -413,7 +413,7 @@ def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE
 
 
 def _number_of(session: Any, step: Any) -> Any:
-    """The global step as a number, where it is a tensor or a variable, as `Saver.save` reads it; None for none."""
+    """The global step as a number, even if it is a tensor or a variable, as `Saver.save` reads it; or None."""
     if step is None or isinstance(step, compat.integral_types):
         return step
     return training_util.global_step(session, step)
@@ -466,7 +466,7 @@ def keep_durable(manager: Any) -> None:
 
 
 class _StateWriter:
-    """Writes the state file of a manager in place of its method, called before and after it deletes checkpoints."""
+    """Writes the state file of a manager instead of its method, called before and after it deletes checkpoints."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager

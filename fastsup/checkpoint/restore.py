@@ -107,7 +107,8 @@ class CheckpointRestorer:
         except (errors.OpError, ValueError, IndexError, RuntimeError, DecodeError) as error:
             if is_read_failure(error):
                 raise
-            # Reading the whole checkpoint tells damage from a mistake of the program. It is slow, so only failures do.
+            # Reading the whole checkpoint distinguishes damage from a mistake in the program. It is slow, so only
+            # failures do.
             cause = damage_of(path)
             if cause is None and isinstance(error, (errors.DataLossError, errors.OutOfRangeError)):
                 # The server that restores may see other files than this process.
@@ -381,12 +382,12 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
 # As many names are listed.
 _LISTED = 20
 _LISTED_SHAPES = 5
-# What an error of the reader can be.
+# The types of a reader's error.
 _UNREADABLE = (errors.OpError, RuntimeError, ValueError, IndexError)
 
 
 class _Misfit(NamedTuple):
-    """What a model wants of a checkpoint and doesn't find there.
+    """Tensors that a model requires and a checkpoint lacks.
 
     Args:
       missing: names that the checkpoint lacks.
@@ -496,7 +497,7 @@ def _sentences(path: str, misfit: _Misfit, shapes: dict[str, Any]) -> Iterator[s
 
 @contextmanager
 def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = False) -> Iterator[None]:
-    """Wraps a restore. If the checkpoint is another model's, the error begins with what doesn't fit."""
+    """Wraps a restore. If the checkpoint is another model's, the error starts with the mismatches."""
     try:
         yield
     except (errors.NotFoundError, errors.InvalidArgumentError) as error:

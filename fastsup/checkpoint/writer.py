@@ -32,12 +32,12 @@ __all__ = [
     "reuse_unchanged_checkpoint",
 ]
 
-# Leaves the newest checkpoint as it is if it already holds the state that is to be saved.
+# Leaves the newest checkpoint unchanged if it already contains the current state.
 #
 # TensorFlow's hook saves the state that was just restored again, under the same name. The saver truncates the index
 # file in place, so for a moment the newest checkpoint is torn: a program that is killed at that moment loses it.
 
-# Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
+# Logged instead of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
 UNCHANGED = (
     "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
@@ -108,7 +108,7 @@ class BackgroundSaver:
         self._path: Any = None
 
     def prepare(self, session: Any) -> None:
-        """Does what a save does before it looks at the variables, so that steps can run meanwhile.
+        """Does what a save does before it looks at the variables, so that steps can run in the meantime.
 
         Waits for the write before, if that is still under way.
         """
@@ -139,7 +139,7 @@ class BackgroundSaver:
           path: path of the checkpoint, without the step.
           step: the global step to name the checkpoint by; None for a name without a step.
           write_meta_graph: whether to write a `.meta` file with the graph.
-          when_written: function without arguments, called in the writing thread when the write has ended or failed.
+          when_written: function without arguments, called in the writing thread when the write has finished or failed.
 
         Raises:
           Exception: the error of the write before this one, unless `wait` has raised it.
@@ -242,7 +242,7 @@ class CheckpointWriter:
     Args:
       remember_state: whether a checkpoint written here counts as the state of the session until a step changes it. Then
         the next save of the same state doesn't write it again.
-      when_written: function without arguments, called in the writing thread when a background write has ended.
+      when_written: function without arguments, called in the writing thread when a background write has finished.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class CheckpointWriter:
         return step
 
     def wait_and_log(self) -> bool:
-        """Waits for the background write, and logs its error in place of raising it. True if there was one."""
+        """Waits for the background write, and logs its error instead of raising it. True if there was one."""
         try:
             self.wait()
         except Exception as error:

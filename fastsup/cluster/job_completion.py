@@ -1,12 +1,12 @@
-"""Tells the tasks of a job that the job has ended, by one small file per ended task in the model directory.
+"""Notifies the tasks of a job of its end, with one small file per ended task in the model directory.
 
-TensorFlow has no such signal: a parameter server serves for ever, and an evaluator waits for ever if training ends
-before `max_steps`. A task that trains deletes its file when it starts, and writes the file when it has ended well. A
-task that fails or is killed leaves no file: it is expected to be restarted.
+TensorFlow has no such signal: a parameter server runs forever, and an evaluator waits forever if training ends before
+`max_steps`. A task that trains deletes its file when it starts, and writes the file when it has finished without an
+error. A task that fails or is killed leaves no file: it is expected to be restarted.
 
 A file may be left from an earlier run of the job, and a watcher may read it before the task that wrote it has restarted
-and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`. An error of the file system
-isn't an answer: nothing counts then, and nothing that is known changes, until the next look.
+and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`. A file system error isn't a
+result: it changes nothing until the next check.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task
 
 # Seconds after which a file from before the watcher counts.
 STALE_SECS = 600.0
-# Seconds that a parameter server goes on serving once the chief has ended and no worker that trains answers.
+# Seconds that a parameter server continues when the chief has ended and no training worker answers.
 WORKER_GRACE_SECS = 600.0
 # Seconds between two looks of a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
@@ -49,12 +49,12 @@ def _file_of(directory: str, task_type: str, task_id: int) -> str:
 
 
 def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
-    """Deletes the file that says that a task has ended.
+    """Deletes the file that marks a task as ended.
 
     Args:
       model_dir: the job's model directory. It needn't exist.
       task_type: role of the task.
-      task_id: index of the task among those of its role.
+      task_id: index of the task within its role.
     """
     directory = _directory_of(model_dir)
     if directory is None:
@@ -70,12 +70,12 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
 
 
 def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
-    """Writes the file that says that a task has ended well.
+    """Writes the file that marks a task as finished without an error.
 
     Args:
       model_dir: the job's model directory. If it doesn't exist, nothing is written.
       task_type: role of the task.
-      task_id: index of the task among those of its role.
+      task_id: index of the task within its role.
     """
     directory = _directory_of(model_dir)
     if directory is None:
@@ -125,7 +125,7 @@ class JobCompletionWatcher:
                 self._old_files[name] = self._read(name)
 
     def _list(self) -> set[str] | None:
-        """The names of the files; None if the file system doesn't say."""
+        """The names of the files; None after a file system error."""
         if self._directory is None:
             return set()
         try:
@@ -134,14 +134,14 @@ class JobCompletionWatcher:
             return None
 
     def _exists(self, name: str) -> bool | None:
-        """Whether there is a file; None if the file system doesn't say."""
+        """Whether there is a file; None after a file system error."""
         try:
             return self._directory is not None and exists(os.path.join(self._directory, name))
         except errors.OpError:
             return None
 
     def _read(self, name: str) -> str | None:
-        """The content of a file; None if it was deleted meanwhile, or can't be read."""
+        """The content of a file; None if it was deleted in the meantime, or can't be read."""
         try:
             text: str = file_io.read_file_to_string(os.path.join(str(self._directory), name))
         except errors.OpError:
@@ -165,22 +165,22 @@ class JobCompletionWatcher:
         return True
 
     def chief_has_ended(self) -> bool:
-        """True if the task that saves the checkpoints has ended: no further checkpoint will come."""
+        """True if the task that saves the checkpoints has ended, so there won't be another checkpoint."""
         ended = False
         for name in _CHIEF_FILES:
             is_there = self._exists(name)
             if is_there:
                 ended = self._counts(name) or ended
             elif is_there is False:
-                # The task has started again, and has deleted it: whatever comes belongs to this run.
+                # The restarted task has deleted it, so every later version belongs to this run.
                 self._old_files.pop(name, None)
         return ended
 
     def sleep(self, secs: float) -> None:
-        """Sleeps, until the chief has ended at the longest.
+        """Sleeps, at most until the chief has ended.
 
         Args:
-          secs: seconds to sleep if the chief goes on.
+          secs: seconds to sleep if the chief continues.
         """
         look_secs = secs if self._directory is None else _LOOK_SECS
         while secs > 0 and not self.chief_has_ended():

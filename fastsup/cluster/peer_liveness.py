@@ -30,7 +30,7 @@ __all__ = [
     "silent_tasks",
 ]
 
-# Detects that the tasks that train are gone, for parameter servers and evaluators, which only wait for those tasks.
+# Detects the loss of all training tasks, for parameter servers and evaluators, which only wait for them.
 #
 # A task that was killed can't report that. But its server's port is closed.
 
@@ -55,13 +55,13 @@ def listens(address: str) -> bool | None:
 
 
 def _answering(addresses: list[str]) -> list[str]:
-    """Those of some addresses that answer. Asking a machine that is gone takes as long as the timeout."""
+    """Those of some addresses that answer. Connecting to a lost machine takes as long as the timeout."""
     with ThreadPoolExecutor(_ASKED_AT_ONCE, "liveness of peers") as pool:
         return [address for address, answers in zip(addresses, pool.map(listens, addresses), strict=True) if answers]
 
 
 def _first_to_answer(addresses: list[str]) -> str | None:
-    """One of some addresses that answers. There may be a thousand: they are asked some at a time."""
+    """One of some addresses that answers. There may be a thousand, so they are probed a few at a time."""
     for first in range(0, len(addresses), _ASKED_AT_ONCE):
         answered = _answering(addresses[first : first + _ASKED_AT_ONCE])
         if answered:
@@ -86,7 +86,7 @@ class PeerLiveness:
         self._next_check = 0.0
 
     def any_answers(self) -> bool:
-        """True if a peer answers now. The one that has answered last is asked first, then the others in groups."""
+        """True if a peer answers now. The last one to answer is probed first, then the others in groups."""
         last, self._last_to_answer = self._last_to_answer, None
         if last is not None and last in self.addresses and listens(last):
             self._last_to_answer = last

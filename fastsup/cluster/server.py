@@ -22,14 +22,14 @@ __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "sta
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 # Seconds between two checks of a parameter server for the end of the job.
 _POLL_SECS = 2.0
-# Seconds that a parameter server goes on serving after a signal at the longest: Kubernetes kills a process after 30.
+# Seconds that a parameter server goes on serving after a signal at most: Kubernetes kills a process after 30.
 _SIGNAL_GRACE_SECS = 20.0
 # Seconds between two looks in that time whether the chief and the workers have ended.
 _SIGNAL_POLL_SECS = 0.2
 
 
 def is_google_environment() -> bool:
-    """True if TF_CONFIG says that the platform starts the servers. Warns if TF_CONFIG is empty."""
+    """True if the platform starts the servers, according to TF_CONFIG. Warns if TF_CONFIG is empty."""
     tf_config = read_tf_config() if os.environ.get("TF_CONFIG") else {}
     if not tf_config:
         logging.warning("TF_CONFIG should not be empty in distributed environment.")
@@ -115,7 +115,7 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
 
     A signal mostly goes to all tasks of a job at once, as in a preemption, or by Ctrl-C. The chief then saves a last
     checkpoint, whose variables are here: after SIGTERM and SIGINT the server stays until the chief and the workers have
-    ended, `_SIGNAL_GRACE_SECS` at most. A second signal ends it at once.
+    ended, `_SIGNAL_GRACE_SECS` at most. A second signal ends it immediately.
 
     Args:
       server: the server.

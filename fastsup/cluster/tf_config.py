@@ -93,7 +93,7 @@ _TASK_KEYS = ("cloud", "index", "trial", "type")
 
 
 def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
-    """Logs a warning with the unknown keys. With a misspelled "cluster" a task would silently train alone."""
+    """Logs a warning with the unknown keys. With a misspelled "cluster", a task would silently train on its own."""
     task = tf_config.get("task")
     _warn("TF_CONFIG", tf_config, _KEYS)
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
@@ -165,7 +165,7 @@ def _parse_tasks(role: str, tasks: Any) -> Any:
 
 
 def _parse_indices(role: str, tasks: dict[Any, Any]) -> dict[int, Any]:
-    """The addresses by index. JSON has made strings of the indices."""
+    """The addresses by index. JSON has converted the indices to strings."""
     try:
         by_index = {int(index): address for index, address in tasks.items()}
     except ValueError:

@@ -119,7 +119,7 @@ _LIBRARIES = sys.stdlib_module_names | {"fastsup", "tensorflow", "keras", "googl
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Whether an exception comes from the program: from a signal handler, if the code that failed calls only libraries.
+    """Whether an exception comes from the program (a signal handler, if the failed code calls only libraries).
 
     A signal handler runs between any two instructions of the main thread. A block that falls back to something else
     after any error of a library must not take the error of a handler, a time limit say, for one.

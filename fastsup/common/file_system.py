@@ -1,6 +1,6 @@
 """Files that may be on another file system than the local one, such as "gs://bucket/file".
 
-A question to a file system has three answers: yes, no, and an error, which says neither. TensorFlow's `file_exists` and
+A file system query has three results: yes, no, and an error, which means neither. TensorFlow's `file_exists` and
 `is_directory` answer no for an error of the local file system too.
 """
 
@@ -80,7 +80,7 @@ def list_names(directory: str) -> list[str]:
       tf.errors.OpError: the directory can't be listed.
     """
     if not is_local(directory):
-        # is_directory() is False for an error, too.
+        # is_directory() is also False for an error.
         if not file_io.is_directory_v2(directory) and not exists(directory):
             return []
         return [name.rstrip("/") for name in file_io.list_directory_v2(directory)]
@@ -114,7 +114,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def delete_tree(path: str) -> None:
-    """Deletes a directory with all that is in it. TensorFlow would delete what a symbolic link leads to, too.
+    """Deletes a directory with all that is in it. TensorFlow would also delete a symbolic link's target.
 
     Args:
       path: the path, local or with a scheme.

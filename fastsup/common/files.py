@@ -84,7 +84,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def replace_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Puts a new file in the place of what has its name, durably: a file, a symbolic link, or a pipe.
+    """Durably replaces the entry of its name (a file, a symbolic link, or a pipe) with a new file.
 
     For files whose name the user hasn't chosen: who may write to their directory, or has copied it, must not have
     another file overwritten. An existing file's permissions are kept.
@@ -181,7 +181,7 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
       Whether there are any, apart from the `.meta` file.
 
     Raises:
-      OSError: the disk has failed.
+      OSError: the disk failed.
     """
     directory = os.path.dirname(os.fsdecode(prefix)) or "."
     try:
@@ -206,7 +206,7 @@ def fsync_tree(path: str | bytes) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk has failed, or a directory can't be listed.
+      OSError: the disk failed, or a directory can't be listed.
     """
     for directory, _, names in os.walk(os.fsdecode(path), onerror=_raise):
         for name in names:
@@ -225,7 +225,7 @@ def fsync_directory(path: str) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk has failed.
+      OSError: the disk failed.
     """
     _fsync(path or ".")
 
@@ -240,7 +240,7 @@ def fsync_directory_and_above(path: str) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk has failed.
+      OSError: the disk failed.
     """
     directory = os.path.realpath(path)
     device = os.stat(directory).st_dev

@@ -30,9 +30,10 @@ __all__ = [
     "warn_of_leaked_threads",
 ]
 
-# Seconds that the end of the program waits for calls under way: a session on a cluster may wait for a task for ever.
+# Seconds that the program's exit waits for running calls: a session on a cluster may wait for a task forever.
 WAIT_SECS = 5.0
-# Seconds that a daemon thread is then held back. Other exit handlers run meanwhile, and one of them may wait for it.
+# Seconds that a daemon thread is then held back. Other exit handlers run in the meantime, and one of them may wait for
+# it.
 HOLD_SECS = 5.0
 
 
@@ -43,7 +44,7 @@ class _CompletedBeforeExit:
     """
 
     def __init__(self) -> None:
-        # How deep each thread is in such calls. Each thread changes its own entry alone, so this needs no lock.
+        # How deep each thread is in such calls. Each thread changes only its own entry, so this needs no lock.
         self._depths: dict[int, int] = {}
         self._ending_in: int | None = None
         self._hold_ended = threading.Event()
@@ -53,7 +54,7 @@ class _CompletedBeforeExit:
     def __enter__(self) -> None:
         thread = self._this_thread()
         depth = self._depths.get(thread, 0)
-        # First this, then the look at the end: either the end sees the thread, or the thread sees the end.
+        # First this, then the check for the exit: either the exit detects the thread, or the thread detects the exit.
         self._depths[thread] = depth + 1
         if depth == 0 and self.is_over_for_this_thread():
             del self._depths[thread]
@@ -140,12 +141,12 @@ def fork_reason(process: int, what_was_done: str = "made") -> str:
 
 
 def raise_in_fork(process: int, what_fails: str, other_error: Any = None) -> bool:
-    """Raises an error in a child of `os.fork()` that closes what its parent has made.
+    """Raises an error in a child of `os.fork()` that closes an object of its parent.
 
     Args:
       process: the process that the object belongs to.
       what_fails: start of the message, as "The session can't be closed".
-      other_error: what the child is raising already, such as SystemExit; None for nothing. It goes on.
+      other_error: the exception that the child is already raising, such as SystemExit, or None. It goes on.
 
     Returns:
       False in the process itself. True in a child that is raising something else: the object is to be left as it is.

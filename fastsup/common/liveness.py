@@ -1,4 +1,4 @@
-"""Waits that may have no end: a call that may never return, and a watch over something that may stand still."""
+"""Waits that may never end: a call that may never return, and a watch over progress that may stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object has under its own name and one of its parts holds: attributes and methods."""
+"""Attributes and methods that an object exposes and one of its parts implements."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class _Terminal:
         return self.progress.add_task("", **fields)
 
     def remove(self, task: Any) -> None:
-        """Removes a bar. The last one stays on the screen as it is. The caller holds the lock."""
+        """Removes a bar. The last one stays on the screen. The caller holds the lock."""
         self._open_bars -= 1
         if self._open_bars > 0:
             self.progress.remove_task(task)

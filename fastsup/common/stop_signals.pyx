@@ -3,8 +3,8 @@
 While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
 once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
 saves a checkpoint. A loop is asked to stop, and raises the same after its hooks have ended. A second signal of the kind
-ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is taken for
-a copy: a launcher forwards a signal that its child has got, too.
+ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is treated
+as a copy: a launcher forwards a signal that its child has got, too.
 
 Signals with a handler of the program's own are left to that handler.
 """
@@ -99,7 +99,7 @@ cdef bint in_main_thread() except -1:
 
 
 cdef bint hold_signals() except -1:
-    """Begins a scope that is not interrupted: a run with its hooks. Returns what `release_signals` is to be told."""
+    """Starts a scope that isn't interrupted: a run with its hooks. Returns what `release_signals` is to be told."""
     global held
     if watching == 0 or PyThread_get_thread_ident() != main_thread:
         return False
@@ -116,7 +116,7 @@ cdef int release_signals(bint was_held) except -1:
 
 
 def holds_signals():
-    """Begins a scope that is not interrupted. To be ended with `release`."""
+    """Starts a scope that isn't interrupted. To be ended with `release`."""
     return hold_signals()
 
 
@@ -181,7 +181,7 @@ def log_last_save(path):
 
 
 def add_stop_request(request_stop):
-    """Lets a function be called, in the main thread, when a signal comes.
+    """Registers a function to be called, in the main thread, when a signal arrives.
 
     Args:
       request_stop: function without arguments that raises nothing.
@@ -190,7 +190,7 @@ def add_stop_request(request_stop):
 
 
 def remove_stop_request(request_stop):
-    """Ends what `add_stop_request` has begun.
+    """Reverts `add_stop_request`.
 
     Args:
       request_stop: the function.
@@ -226,7 +226,7 @@ def on_signal(number, frame):
 
 
 def install(what_follows=None, receive=None):
-    """Begins to watch, where no other code handles the signals. Each call needs one of `uninstall`.
+    """Installs handlers for the signals that no other code handles. Each call needs one of `uninstall`.
 
     The arguments of the first call count, until all have been uninstalled.
 
@@ -260,12 +260,12 @@ def install(what_follows=None, receive=None):
 
 
 def uninstall():
-    """Ends what `install` has begun. After the last session the handlers are as before, and no signal is pending."""
+    """Reverts `install`. After the last session the handlers are as before, and no signal is pending."""
     global watching
     if watching == 0:
         return  # In a child of the process that watches.
     watching -= 1
-    # Python lets the main thread alone change handlers. The handler restores itself where another thread ends the watch.
+    # Python lets only the main thread change handlers. The handler restores itself where another thread ends the watch.
     if watching == 0 and in_main_thread():
         restore_handlers()
 

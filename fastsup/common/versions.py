@@ -66,7 +66,7 @@ def is_supported(version: str) -> bool:
 
 
 def unsupported_reason(version: str) -> str:
-    """Says why a version of TensorFlow isn't used.
+    """Returns why a version of TensorFlow isn't used.
 
     Args:
       version: TensorFlow's version, such as "2.21.0".

@@ -1,7 +1,7 @@
 """The modules of `tf.contrib` that programs import from: what each of their names is now, or what to use in its place.
 
 A module's name is written without "tensorflow.contrib.". What a name is, is the path of an object; "tf." at its
-beginning stands for `tf.compat.v1`. The object is imported when a program asks for it.
+beginning stands for `tf.compat.v1`. The object is imported when a program uses it.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ _of_lookup = (
 )
 _of_predictor = names_of(_PREDICTOR, "from_contrib_estimator from_estimator from_saved_model")
 _of_core_cells = names_of(
-    # Those of `tf.compat.v1.nn.rnn_cell` need the package tf_keras. These are the same cells.
+    # The names of `tf.compat.v1.nn.rnn_cell` need the package tf_keras. These are the same cells.
     "tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl",
     "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell "
     "ResidualWrapper",
@@ -278,7 +278,7 @@ MODULES: dict[str, dict[str, str]] = {
 
 _OPS = ("tf_slim.ops.variables", "tf_slim.ops.arg_scope", "tf_slim.ops.framework_ops")
 
-# Where the other names of a module are looked for.
+# The modules that are searched for the other names of a module.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "framework": _OPS,
     "framework.python.framework": _OPS,

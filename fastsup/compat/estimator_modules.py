@@ -161,7 +161,8 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     ),
 }  # fmt: skip
 
-# Modules that are there without the archive too, to say what to install. With it, all its modules of models are there.
+# Modules that also exist without the archive, to name the package to install. With it, all its modules of models are
+# there.
 OF_ARCHIVE = tuple(
     f"{PYTHON}.{name}"
     for name in (

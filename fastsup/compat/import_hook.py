@@ -147,7 +147,7 @@ class ImportHook(MetaPathFinder):
         return spec
 
     def _contrib(self, fullname: str) -> ModuleSpec | None:
-        """A module of tensorflow.contrib. Refuses one that isn't there, and says where to go."""
+        """A module of tensorflow.contrib. Refuses a missing one, and names the replacement."""
         from fastsup.compat import contrib_modules as modules
 
         name = modules.own_name(fullname)
@@ -182,7 +182,7 @@ class ImportHook(MetaPathFinder):
             except ModuleNotFoundError as error:
                 if error.name != "tensorflow":
                     raise
-                return None  # fastsup.runtime raises the error that says what to install.
+                return None  # fastsup.runtime raises the error that names the package to install.
             if fullname in sys.modules:
                 existing = sys.modules[fullname]
                 return spec_from_loader(fullname, Existing(lambda: existing, {}), is_package=True)

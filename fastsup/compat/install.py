@@ -27,11 +27,11 @@ _current: Installation | None = None
 
 @suggest_keywords
 def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
-    """Puts fastsup's classes where programs look for TensorFlow's, until `uninstall`.
+    """Replaces TensorFlow's classes with fastsup's in the places that programs use, until `uninstall`.
 
     `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*` and what the program has
     imported from them then have fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
-    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds what it asks for.
+    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds its own options.
 
     Args:
       tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behavior of
@@ -44,8 +44,8 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
         Keras 2, of other backends, and models that are compiled already stay as they are.
 
     Raises:
-      ModuleNotFoundError: TensorFlow isn't installed. The message says which extra of fastsup brings it.
-      ImportError: TensorFlow is too old or too new. The message says which versions work.
+      ModuleNotFoundError: TensorFlow isn't installed. The message names the fastsup extra that installs it.
+      ImportError: TensorFlow is too old or too new. The message lists the supported versions.
       RuntimeError: `tf1` is True, and TensorFlow was imported before.
     """
     check_flag(tf1=tf1)
@@ -158,14 +158,14 @@ class Installation:
             self._patcher.replace(owner, name, value)
 
     def add_lifting(self) -> None:
-        """Replaces `tf.function` and Keras's `compile`, where that is asked for and isn't done."""
+        """Replaces `tf.function` and Keras's `compile`, if requested and not done yet."""
         if self._know_functions():
             self._patcher.patch_all()
         if self.hook.keras and KERAS_TRAINER in sys.modules:
             self._accelerate_models()
 
     def _know_functions(self) -> bool:
-        """Has `tf.function` replaced with the other names, if that is asked for. Returns True if that is new."""
+        """Replaces `tf.function` together with the other names, if requested. Returns True if that is new."""
         if not self.functions or self._patcher.lifts_functions:
             return False
         from fastsup.compat.lifting import function
@@ -181,7 +181,7 @@ class Installation:
             self._patcher.replace(trainer, "compile", compile_and_accelerate(trainer.compile))
 
     def _patch(self, name: str) -> None:
-        """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
+        """Adds `estimator` and fastsup's sessions to a copy of TensorFlow's interface."""
         from fastsup.estimator.experimental import CheckpointInputPipelineHook
 
         module: Any = sys.modules[name]
@@ -277,7 +277,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
             ", ".join(sorted(derived)),
         )
     if not tf_session._python_session_create_counter.get_cell().value():
-        return  # A look at all objects takes a while.
+        return  # Checking all objects takes a while.
     is_open = [
         session
         for session in gc.get_objects()

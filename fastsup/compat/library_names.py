@@ -26,9 +26,9 @@ __all__ = [
     "python_names",
 ]
 
-# Gone with NumPy 1.24: other names of Python's own types.
+# Removed in NumPy 1.24: other names of Python's own types.
 _OF_PYTHON = ("bool", "complex", "float", "int", "object", "str")
-# Gone with NumPy 2.0 to 2.4, and what they are called in all versions.
+# Removed in NumPy 2.0 to 2.4, with their names in all versions.
 _RENAMED = {
     "Inf": "inf",
     "Infinity": "inf",
@@ -60,7 +60,7 @@ _RENAMED = {
     "unicode_": "str_",
     "void0": "void",
 }
-# Gone with NumPy 2.0 from its main module, and in another one now.
+# Moved in NumPy 2.0 from the main module to another one.
 _ELSEWHERE = {
     "AxisError": "exceptions",
     "ComplexWarning": "exceptions",
@@ -213,12 +213,12 @@ def numpy_names() -> list[tuple[Any, str, Any]]:
     return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]
 
 
-# Gone with Python 3.10.
+# Removed in Python 3.10.
 _COLLECTIONS = (
     "Awaitable ByteString Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
     "MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView"
 )
-# Gone with Python 3.12.
+# Removed in Python 3.12.
 _OF_TEST_CASE = {
     "assertAlmostEquals": "assertAlmostEqual",
     "assertEquals": "assertEqual",

@@ -1,4 +1,4 @@
-"""Modules and names that TensorFlow and tf_keras have moved, where programs and libraries look for them."""
+"""Modules and names that TensorFlow and tf_keras have moved, under their old names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MOVED = {
         f"{_PYTHON}.feature_column.{name}": f"{KERAS_2}.feature_column.{name}"
         for name in ("dense_features", "dense_features_v2")
     },
-    # TensorFlow itself imports this one where it was.
+    # TensorFlow itself imports this one under its old name.
     _LEGACY_LAYERS: "",
     **{
         f"{_LEGACY_LAYERS}.{name}": f"{KERAS_2}.legacy_tf_layers.{name}"

@@ -114,7 +114,7 @@ _RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
     (tf_session, "InteractiveSession", InteractiveSession),
 )
 
-# Pairs of TensorFlow's object and ours. Read when this module is imported, before a name is replaced.
+# Pairs of TensorFlow's and fastsup's objects. Read when this module is imported, before a name is replaced.
 REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
@@ -185,7 +185,7 @@ class ModulePatcher:
                 self.replace(module, name, self._ours[id(value)])
 
     def lift_functions(self, function: Any) -> None:
-        """Has `tf.function` replaced, too, from the next call of `patch` or `patch_all` on."""
+        """Also replaces `tf.function` from the next call of `patch` or `patch_all` on."""
         self.lifts_functions = True
         self._ours[id(tf_function)] = function
         self._theirs[id(function)] = tf_function

@@ -1,4 +1,4 @@
-"""`python -m fastsup run`: runs a program of TensorFlow's session layer or of `tf.estimator` as it is."""
+"""`python -m fastsup run`: runs a program that uses TensorFlow's sessions or `tf.estimator`, unchanged."""
 
 from __future__ import annotations
 

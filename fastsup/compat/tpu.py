@@ -109,7 +109,7 @@ class _TPUConfig(NamedTuple):
 
 
 class TPUConfig(_TPUConfig):
-    """The settings of a training on TPUs. On CPU and GPU they are checked; `iterations_per_loop` alone is used.
+    """The settings of a training on TPUs. On CPU and GPU they are checked, but only `iterations_per_loop` is used.
 
     Args:
       iterations_per_loop: steps, or a time such as "60m", between two returns to the host. Here it divides the interval
@@ -239,7 +239,7 @@ class RunConfig(estimator.RunConfig):
             self._session_config.cluster_def.CopyFrom(cluster_spec.as_cluster_def())
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
-        """Leaves the session configuration as it is: devices aren't filtered."""
+        """Leaves the session configuration unchanged: devices aren't filtered."""
 
     @property
     def tpu_config(self) -> TPUConfig:
@@ -332,13 +332,13 @@ class TPUEstimator(EstimatorV1):
       train_batch_size: size of a batch in training.
       eval_batch_size: size of a batch in evaluation.
       predict_batch_size: size of a batch in prediction.
-      batch_axis: for TPUs alone.
-      eval_on_tpu: for TPUs alone.
+      batch_axis: only for TPUs.
+      eval_on_tpu: only for TPUs.
       export_to_tpu: whether a graph for TPUs is exported too. It is left out, with a warning.
       export_to_cpu: whether a graph for CPU and GPU is exported. Must be True where something is exported.
       warm_start_from: as for `tf.estimator.Estimator`.
       embedding_config_spec: must be None.
-      export_saved_model_api_version: 1 or 2; for TPUs alone.
+      export_saved_model_api_version: 1 or 2; only for TPUs.
 
     Raises:
       NotImplementedError: `use_tpu` is true, or there is an `embedding_config_spec`.
@@ -384,7 +384,7 @@ class TPUEstimator(EstimatorV1):
             estimator.ModeKeys.PREDICT: predict_batch_size,
         }
         self._export_to_cpu, self._export_to_tpu = export_to_cpu, export_to_tpu
-        # An input function is called before the model_fn, but for an export.
+        # An input function is called before the model_fn, except for an export.
         self._input_fn_was_called = False
         self._logs_every = self._intervals_of(config)
         super().__init__(

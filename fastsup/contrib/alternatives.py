@@ -1,4 +1,4 @@
-"""What to use in place of the names of `tf.contrib` that fastsup lacks."""
+"""What to use instead of the names of `tf.contrib` that fastsup lacks."""
 
 from __future__ import annotations
 

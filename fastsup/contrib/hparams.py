@@ -109,8 +109,8 @@ def _cast(name: str, kind: Any, value: Any) -> Any:
 class HParams:
     """Hyperparameters by name, as attributes: `HParams(rate=0.1, layers=[64, 32]).rate`.
 
-    The first value of a hyperparameter is its type for good: an integer, float, boolean or string, or a list of one of
-    these.
+    The first value of a hyperparameter determines its type permanently: an integer, float, boolean or string, or a list
+    of one of these.
 
     Args:
       hparam_def: must be None. TensorFlow 2 has no `HParamDef`.

@@ -144,7 +144,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
 
 
 def _after_updates(loss: Any, update_ops: Iterable[Any] | None) -> Any:
-    """The loss, computed after the updates that the layers of the model have asked for."""
+    """The loss, computed after the updates that the layers of the model have requested."""
     of_graph = set(ops.get_collection(ops.GraphKeys.UPDATE_OPS))
     updates = of_graph if update_ops is None else set(update_ops)
     if not of_graph <= updates:

@@ -276,7 +276,7 @@ cdef class Loop:
         """
         if self.running:
             raise RuntimeError(
-                "The loop is running already: in another thread, or in the step or hook that wants to run it again."
+                "The loop is running already: in another thread, or in the step or hook that calls run again."
             )
         self.running = True
         drive_of(self).message[0] = 0  # Of an earlier run.

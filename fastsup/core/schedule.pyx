@@ -1,4 +1,4 @@
-"""When hooks are due: at a run, at a global step or at a time; and a table of the earliest of many."""
+"""Due positions of hooks: a run, a global step or a time; and a table with the earliest of many."""
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyIndex_Check, PyNumber_Index

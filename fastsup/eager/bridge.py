@@ -5,8 +5,8 @@ for listed versions, after a separate process has opened it and run functions. I
 one never opens the bridge, and TensorFlow runs all functions. The test takes some seconds; a program that calls
 `begin_self_test` doesn't wait for it, and TensorFlow runs its functions until the test has passed.
 
-A verdict about TensorFlow is kept, by version and build, in the user's cache: a success for good, a failure for a day.
-If the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
+A verdict about TensorFlow is kept, by version and build, in the user's cache: a success permanently, a failure for a
+day. If the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
 """
 
 from __future__ import annotations

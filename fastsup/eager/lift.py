@@ -164,7 +164,7 @@ class LiftedGraph:
         if variable is not None and handle is None:
             raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
         device = None if self._scope is None else external.device
-        # TensorFlow doesn't tell of all variables that they are. A box for a handle can only be on the host.
+        # TensorFlow doesn't report this for all variables. A box for a handle can only be on the host.
         if handle is not None and (variable is not None or device is not None):
             return handle.in_graph(name, device is not None)
         is_copied = device is not None and external.dtype not in _OPAQUE

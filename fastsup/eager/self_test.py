@@ -118,7 +118,7 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 def main() -> None:
     """Opens the bridge, runs the test, and reports the result; none if the machine is at fault, or on a signal."""
-    # A crash is an outcome like others.
+    # A crash is one of the possible outcomes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The other devices of this machine aren't the question.
     tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))

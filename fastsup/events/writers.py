@@ -190,8 +190,8 @@ def register_session(session: Any) -> None:
 def close_writers(session: Any) -> None:
     """Closes the event files of a session's hooks, except files that another registered session writes.
 
-    A writer of the program's own, which isn't in TensorFlow's cache, is flushed. Errors are logged. In a child of
-    `os.fork()` the files of its parent's sessions are left alone.
+    A writer of the program's own, which isn't in TensorFlow's cache, is flushed. Errors are logged. A child of
+    `os.fork()` doesn't change the files of its parent's sessions.
     """
     if session in _of_parent:
         return

@@ -1,6 +1,6 @@
 """Checks of the arguments of an Experiment.
 
-The reference's tests pass strings in place of functions, numbers of steps, metrics and listeners, and read where they
+The reference's tests pass strings instead of functions, numbers of steps, metrics and listeners, and read where they
 arrive. So a string is passed on unchecked.
 """
 

@@ -106,7 +106,7 @@ _DEFAULT_STEPS_PER_ITERATION = 1000
 class Experiment(Training, Evaluation):
     """Trains and evaluates an Estimator, in a single process or as a task of a cluster.
 
-    The constructor calls none of the functions that it is given.
+    The constructor calls none of its function arguments.
 
     Args:
       estimator: `Estimator`, or an estimator of the older kind, with `fit` and `evaluate`.
@@ -279,7 +279,7 @@ class Experiment(Training, Evaluation):
         return EvalAndExportListener(self._call_evaluate, self._export, self._estimator.model_dir)
 
     def local_run(self) -> tuple[Any, Any]:
-        """As `train_and_evaluate`, with local_eval_frequency in place of min_eval_frequency.
+        """As `train_and_evaluate`, with local_eval_frequency instead of min_eval_frequency.
 
         Returns:
           The metrics of the last evaluation, and the list of the export strategies' results.
@@ -294,7 +294,8 @@ class Experiment(Training, Evaluation):
             self._min_eval_frequency = frequency
 
     def continuous_train_and_eval(self, continuous_eval_predicate_fn: Any = None) -> tuple[Any, Any]:
-        """Trains train_steps_per_iteration steps, evaluates and exports, in turns, until train_steps is reached.
+        """Alternates between training for train_steps_per_iteration steps, evaluating and exporting, until train_steps
+        is reached.
 
         Args:
           continuous_eval_predicate_fn: function of `eval_results`, or of that and `checkpoint_path`, that returns False

@@ -20,7 +20,7 @@ def is_monitor(value: Any) -> bool:
 
 
 def output_key(request: Any) -> Any:
-    """The key of a value that a monitor has asked for: what the monitor named, or the name of a tensor without hash."""
+    """The key of a value that a monitor has requested: what the monitor named, or the name of a tensor without hash."""
     try:
         hash(request)
     except TypeError:
@@ -30,7 +30,7 @@ def output_key(request: Any) -> Any:
 
 
 def _requested_element(request: Any) -> Any:
-    """The tensor or operation of the default graph that a monitor has asked for."""
+    """The tensor or operation of the default graph that a monitor requests."""
     graph = ops.get_default_graph()
     if not isinstance(request, str):
         if getattr(request, "graph", None) is not graph:
@@ -81,10 +81,10 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
         """Calls `step_begin` of the monitors.
 
         Returns:
-          The values that they ask for.
+          The values that they request.
 
         Raises:
-          ValueError: a monitor returns no list, or asks for what the graph hasn't got.
+          ValueError: a monitor doesn't return a list, or requests a value that the graph doesn't have.
         """
         if self._last_step is None:
             self._last_step = run_context.session.run(self._global_step_tensor) + 1

@@ -114,7 +114,7 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
 
 
 class WaitForStepHook(GlobalStepWaiterHook):
-    """Delays a worker until the others have reached a global step, or until training has ended."""
+    """Delays a worker until the others reach a global step, or until training ends."""
 
     def __init__(self, wait_until_step: int, watcher: JobCompletionWatcher, timeout_secs: float) -> None:
         super().__init__(wait_until_step)
@@ -198,7 +198,7 @@ class Training:
             self._start_server()
         hooks = list(self._train_monitors)
         if collective:
-            delay_secs = 0  # All tasks begin together.
+            delay_secs = 0  # All tasks start together.
         if delay_secs is None:
             delay_secs = 0
             index = config.task_id or 0

@@ -22,7 +22,7 @@ class ProfilerCallback(KerasCallback):
         profile.profiler.write_html("profile.html")
 
     The table has a row for each method of each callback, for the step, the wait for input, tracing, and Keras's own
-    code. It is printed also if the call fails. Later calls that get the same object are added to it. While the callback
+    code. It is printed also if the call fails. Later calls with the same object are added to it. While the callback
     exists, it replaces methods of Keras classes.
 
     Args:

@@ -233,7 +233,7 @@ def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
 
 
 def check_match(checkpoint: Any, status: Any, path: str) -> None:
-    """Refuses a checkpoint without a value for any of the objects: training would go on from initial values.
+    """Refuses a checkpoint without a value for any of the objects: training would resume from initial values.
 
     TensorFlow's `assert_nontrivial_match` lets such a checkpoint pass, since the counter of the saves fits always.
     """

@@ -30,7 +30,7 @@ class MetricRule:
     Args:
       metric: name of the number.
       mode: "min" or "max".
-      min_delta: by how much a better number differs at the least.
+      min_delta: minimum difference of a better number.
 
     Raises:
       TypeError: `metric` isn't a text, or `min_delta` isn't a number.

@@ -176,7 +176,7 @@ class EarlyStoppingHook(Hook):
       metric: name of a number of the evaluation, by an `EvaluateHook` of the loop.
       mode: "max" if a larger number is better, "min" if a smaller one is.
       patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
-      min_delta: by how much a number must be better than the best one.
+      min_delta: minimum improvement over the best one.
       restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
         best checkpoint is restored. It must come before this hook in the list, like the `EvaluateHook`.
 

@@ -261,7 +261,7 @@ class MeansHook(Hook):
 
     def _columns(self) -> dict[str, list[float]]:
         """The numbers of the results, by name."""
-        # The most frequent case, at the least cost.
+        # The most frequent case, at the lowest cost.
         if self._takes_result and all(type(result) is float for result in self._results):
             return {"loss": self._results}
         found: dict[str, list[float]] = {}

@@ -54,7 +54,7 @@ class NanGuardHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         result = loop.result
-        # The most frequent case, at the least cost.
+        # The most frequent case, at the lowest cost.
         if type(result) is float and result == result:
             return
         numbers = named_numbers(self._reads(result))

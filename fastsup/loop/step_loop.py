@@ -1,4 +1,4 @@
-"""The step loop of a training program: it resumes, recovers from preemptions, and ends well on signals."""
+"""The step loop of a training program: it resumes, recovers from preemptions, and succeeds on signals."""
 
 from __future__ import annotations
 

@@ -169,7 +169,8 @@ class _NumbersOfSteps:
         if not found and not self._warned:
             self._warned = True
             _logger.warning(
-                "The step has returned %.200r, which has no number: nothing is shown, written or checked for NaN. "
+                "The step returned %.200r, which contains no number, so there is nothing to show, write or check "
+                "for NaN. "
                 "Return a loss, or a mapping of names to numbers.",
                 result,
             )

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "profile",
         help="run a script and report the cost of its callbacks and hooks",
         usage="%(prog)s [options] script [argument ...]",
-        # Otherwise arguments of the script would be taken for abbreviated options of the command.
+        # Otherwise the script's arguments would be parsed as abbreviated options of the command.
         allow_abbrev=False,
         description="Runs a script and reports the cost of its callbacks and hooks, in Keras's fit and in fastsup's "
         "sessions and loops. Exits with the script's exit code.",
@@ -250,7 +250,7 @@ def print_at_the_end(lines: list[Line]) -> None:
 
 
 def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
-    """Says which limits are exceeded. Returns whether any is."""
+    """Reports exceeded limits. Returns whether any is."""
     sentences = broken(profiler.report(), limits)
     for sentence in sentences:
         print(f"python -m fastsup profile: --fail-above: {sentence}", file=sys.stderr)
@@ -258,7 +258,7 @@ def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
 
 
 def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
-    """Says which limits have names that no row has. Returns whether any has."""
+    """Reports limits whose names match no row. Returns whether any has."""
     report = profiler.report()
     missing = unknown(report, limits)
     names = list(dict.fromkeys([*hook_names(report), *(row.phase for row in [*report.session, *report.rows])]))

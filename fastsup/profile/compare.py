@@ -63,8 +63,8 @@ def load(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} isn't a profile. Pass a file written by --json.")
     if profile["schema"] > SCHEMA:
         raise ValueError(
-            f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is the "
-            "last one that this version knows."
+            f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is "
+            f"the last one that this version supports."
         )
     return profile
 
@@ -147,7 +147,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
-        # Before schema 3, the owner said it.
+        # Before schema 3, the owner contained it.
         owner = name_of(row["owner"], row.get("thread", LOOP))
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
@@ -159,7 +159,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
 
 
 def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
-    """The nanoseconds of each hook and callback that opens sessions, with those of these sessions."""
+    """The nanoseconds of each hook and callback that opens sessions, including these sessions."""
     found: dict[str, int] = defaultdict(int)
     for each in profile.get("sessions", ()):
         within: list[str] = each.get("within") or []
@@ -228,6 +228,6 @@ def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[
         old, new = (phases.get(name, 0) for phases in both)
         if max(old, new) >= _SMALL * max(whole):
             text, style = _compared(f" {name}", old, new)
-            # How long an import takes depends on what the file system has cached.
+            # The time of an import depends on the file system's cache.
             lines.append((text, "" if name == _IMPORT else style))
     return lines

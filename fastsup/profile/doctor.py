@@ -97,7 +97,7 @@ def _per_step(run: Any, steps: int) -> float:
 
 
 def _print_core() -> None:
-    """Prints what is compiled, and what it costs."""
+    """Prints the compiled parts, and their cost."""
     from fastsup.core import StepLoop
 
     bare = _per_step(lambda steps: StepLoop(int, max_steps=steps).run(), 20 * _STEPS)
@@ -200,7 +200,7 @@ def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float
 
 
 def warnings() -> list[str]:
-    """Returns sentences about this environment: what makes steps slow, or keeps programs from running."""
+    """Returns sentences about problems of this environment: slow steps, or programs that can't run."""
     said = []
     installed = [name for name in TENSORFLOWS if version_of(name) is not None]
     if len(installed) > 1:

@@ -16,7 +16,7 @@ __all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json"]
 
 # Grows when a field changes its meaning or goes away; not when one is added.
 # 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
-# 3: what a callback does in its own thread isn't told by its `owner`, but by `thread`.
+# 3: `thread`, instead of `owner`, shows a callback's work in its own thread.
 SCHEMA = 3
 _ROW_FIELDS = ("owner", "phase", "kind", "basis", "calls", "total_ns", "share", "mean_ns", "p50_ns", "p95_ns", "p99_ns",
                "max_ns", "max_step", "session", "detail", "executor", "thread")  # fmt: skip

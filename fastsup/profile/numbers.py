@@ -140,11 +140,11 @@ class SessionPart:
       runs: number of runs; of a pass, such as Keras's `fit`, of batches; of a function, of calls.
       total_ns: sum of its rows, in nanoseconds.
       within: the callback in which the sessions ran: (session, hook, phase, detail); None outside a callback.
-      asked_executors: the executor modes of the sessions: those asked for, or those that `auto` has chosen for good.
+      asked_executors: the executor modes of the sessions: the requested ones, or `auto`'s final choices.
       executors: the executors of its combinations of fetches and feeds.
       tensorflow_hooks: names of the classes among its hooks that are TensorFlow's own.
       operations_added: number of operations added to the graph while the session was open.
-      is_pass: whether it is Keras's: a call that makes all steps itself, `fit`, `evaluate` or `predict`, or calls for
+      is_pass: whether it is Keras's: a call that runs all steps itself, `fit`, `evaluate` or `predict`, or calls for
         one batch, such as `train_on_batch`.
     """
 
@@ -168,7 +168,7 @@ class SessionPart:
         return self.role == FUNCTION_ROLE
 
     def executor_of(self, detail: str) -> str:
-        """Returns the executor of fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if it isn't known.
+        """Returns the executor of fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if it is unknown.
 
         Args:
           detail: the fetches, as the row of the runtime describes them.
@@ -211,7 +211,7 @@ LOOP, CALLBACKS = "loop", "callbacks"
 
 
 def name_of(owner: str, thread: str) -> str:
-    """Returns an owner as the table names it: what it does in a thread of Keras's is told apart."""
+    """Returns an owner's name in the table, which distinguishes work in a Keras thread."""
     return owner + IN_A_THREAD if thread == CALLBACKS else owner
 
 
@@ -254,8 +254,8 @@ class Row:
       session: name of the session; "" for a row that belongs to none.
       detail: the fetches of the runtime, the arguments of a function, the reason of a trace, or the class of a
         listener; else "".
-      thread: "loop" for the threads that make the steps; "callbacks" for those to which Keras has given callbacks,
-        whose time passes while the loop goes on.
+      thread: "loop" for the threads that run the steps; "callbacks" for threads in which Keras runs callbacks while the
+        loop continues.
     """
 
     owner: str
@@ -303,7 +303,7 @@ class ProfileRows:
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
       unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
       functions: the functions of `fastsup.function`.
-      call_ns: nanoseconds of TensorFlow's call of a function that `fastsup.function` spares; 0 if nothing asks for it.
+      call_ns: nanoseconds per TensorFlow call of a function that `fastsup.function` saves; 0 if not needed.
     """
 
     steps: int

@@ -37,7 +37,7 @@ _OTHERS = (
 )  # fmt: skip
 _SLOW_STEPS = 8
 
-# Of the page alone, and of what a notebook shows, too.
+# For the page only, and for the page and the notebook.
 _PAGE_STYLE = """
 body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
@@ -262,7 +262,7 @@ def _timeline(slow: dict[str, Any], colours: dict[str, str]) -> str:
         height = f"{30 - 7 * min(len(ends), 3)}px"
         ends.append(span["start_ns"] + span["duration_ns"])
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
-        # The colours tell phases apart. The name is written as far as there is room, where no nested span is over it.
+        # The colours tell phases apart. The name is written if there is room, in a place that no nested span covers.
         name = span["phase"] if span["owner"] == SESSION else span["owner"]
         is_innermost = number + 1 == len(spans) or spans[number + 1]["start_ns"] >= ends[-1]
         place = {"left": _percent(span["start_ns"] - start, length), "width": _percent(span["duration_ns"], length)}

@@ -1,4 +1,4 @@
-"""The profiler that programs use: a recorder with methods that show and write what it has recorded."""
+"""The public profiler: a recorder with methods that show and write the recording."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _measured: list[float] = []
 
 
 def tensorflow_call_ns() -> float:
-    """Measures, on a small function, the nanoseconds of TensorFlow's call that a lifted one spares."""
+    """Measures, on a small function, the nanoseconds per TensorFlow call that lifting saves."""
     if not _measured:
         import tensorflow as tf
 
@@ -109,7 +109,7 @@ class HookProfiler(Recorder):
         self._function_probes: dict[int, FunctionProbe] = {}
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
-        """Gets ready to record a session: measures, once, what a fetched value costs in its own session."""
+        """Prepares the recording of a session: measures, once, the cost of a fetched value in a separate session."""
         if session is None:
             return
         from fastsup.common.interpreter_end import no_interpreter_exit
@@ -174,7 +174,7 @@ class HookProfiler(Recorder):
         self.stop()
 
     def is_of(self, script: str, arguments: Iterable[str]) -> None:
-        """Sets the script that the report names, in place of the one in `sys.argv` when the profiler was made.
+        """Sets the script that the report names, instead of the one in `sys.argv` at the profiler's creation.
 
         Args:
           script: path of the script.

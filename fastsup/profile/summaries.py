@@ -16,7 +16,7 @@ from fastsup.profile.table import as_text
 __all__ = ["ProfileSummaries"]
 
 _TAG = "profile"
-# What the name of a series can't have.
+# Characters that the name of a series can't contain.
 _NOT_IN_A_TAG = re.compile(r"[^\w./-]+")
 
 _Key = tuple[str, str, str, str]
@@ -58,7 +58,7 @@ class ProfileSummaries:
         self._texts: dict[str, str] = {}
 
     def write(self, report: Report) -> None:
-        """Writes a report. Does nothing if no step has ended since the last one.
+        """Writes a report. Does nothing if no step has finished since the last one.
 
         Args:
           report: the report.

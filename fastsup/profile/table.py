@@ -50,7 +50,7 @@ def _row(name: str, row: Row) -> str:
 
 
 def _cut(name: str) -> str:
-    """Cuts a name to one line. Its end stays, since it tells two hooks of one class apart."""
+    """Cuts a name to one line. Its end is kept, because it distinguishes two hooks of one class."""
     half = WIDTH // 2
     return name if len(name) <= WIDTH else f"{name[: half - 1]}…{name[-half:]}"
 
@@ -98,7 +98,7 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
 
 
 def _of_no_hook(report: Report, name: str) -> str:
-    """What the rows are called that belong to no hook: of a session, by name, or of all."""
+    """The owner's name for rows that belong to no hook: a session's, by name, or all sessions'."""
     for part in report.sessions:
         if part.name == name and (part.is_pass or part.is_function):
             return "Keras" if part.is_pass else "function"

@@ -1,6 +1,6 @@
 """The runtime layer: run plans over a TensorFlow session, the choice of executor, and the counted global step."""
 
-# Says what to do where nothing is compiled, before TensorFlow is loaded.
+# Reports missing compiled modules before TensorFlow is loaded.
 import fastsup.core as _core  # noqa: F401
 
 try:

@@ -1,4 +1,4 @@
-"""Errors of the single-threaded executor, which doesn't say which operation has failed: it is found here."""
+"""Errors of the single-threaded executor, which doesn't name the failed operation. This module finds it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _HINT = (
     "argument of sessions and of RunConfig.)"
 )
 _MOST_NAMES = 8
-# What a session spends at most on finding the operations that its errors come from.
+# Maximum time that a session spends on finding the operations of its errors.
 _MOST_SEARCH_SECS = 10.0
 
-# What it says of a graph that it can't run at all.
+# Its message for a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
 _REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" chooses one that can.)'
 
 
 class ErrorSources:
-    """Finds the operations that the errors of one session come from.
+    """Finds the operations that raised the errors of one session.
 
     Args:
       kept: list of callables that live as long as the session: those that kernels of the session refer to are
@@ -46,7 +46,7 @@ class ErrorSources:
 
         Args:
           error: a `tf.errors.OpError`.
-          elements: what the failed run was to compute.
+          elements: the fetches and targets of the failed run.
           feeds: the tensors that it was fed, each with its array.
           compile_: makes a callable of the session from its CallableOptions.
         """
@@ -63,7 +63,7 @@ class ErrorSources:
             except Exception as failure:
                 if is_user_error(failure):
                     raise
-                return None  # What can't be run says nothing.
+                return None  # An operation that can't run gives no information.
             return None
 
         started = perf_counter()
@@ -99,14 +99,14 @@ def with_remedy(error: Any) -> Any:
 
 
 # No operation with an effect is run a second time. Operations that only compute and read are evaluated again, in the
-# order in which they were made: the first one that fails with the same text is the one. What is computed from an
-# operation with an effect (an iterator, a random number) can't be evaluated again, nor what reads a variable that the
+# order in which they were made: the first one that fails with the same text is the one. Values computed from an
+# operation with an effect (an iterator, a random number) can't be evaluated again, nor reads of a variable that the
 # step has changed since.
 
 # Runs operations with feeds and drops their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
 
-# What only some operations say. They have effects, or take long, and aren't run again.
+# Messages that only some operations raise. They have effects, or take long, and aren't run again.
 _SAID_BY = (
     (r"End of sequence|GetNext\(\) failed because", ("IteratorGetNext",)),
     (r"not found in checkpoint|TensorSliceReader|in checkpoint file|matching files for|\.index|\.data-\d+-of",
@@ -126,7 +126,7 @@ _OPERATIONS_ERRORS = (
 
 
 class Found(NamedTuple):
-    """What a search has found.
+    """The result of a search.
 
     Args:
       names: the operations that can have failed; a single one is the one that has.
@@ -138,7 +138,7 @@ class Found(NamedTuple):
 
 
 def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], evaluate: Evaluate) -> Found:
-    """Finds the operation that an error comes from.
+    """Finds the operation that raised an error.
 
     Args:
       error: a `tf.errors.OpError`.
@@ -183,7 +183,7 @@ def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops
 def _first_to_fail_again(
     message: str, candidates: list[ops.Operation], feeds: Mapping[Any, Any], evaluate: Evaluate
 ) -> ops.Operation | None:
-    """The first operation, in the order of their creation, that says the same again."""
+    """The first operation, in the order of creation, that raises the same message again."""
     until = perf_counter() + _MOST_SECS
     for _ in range(_MOST_ATTEMPTS):
         if not candidates or evaluate(candidates, feeds) is None:

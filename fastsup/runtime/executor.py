@@ -48,8 +48,8 @@ CALLING_THREAD = -1
 REMEDY = 'Pass executor="auto", "inline" or "thread_pool" instead of executor="single_threaded".'
 REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
-# Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one
-# thread that other operation would never run.
+# Kernels that block their thread until another operation, perhaps in the same step, has finished. In one thread that
+# other operation would never run.
 _BLOCKING = frozenset(
     {
         "Unstage", "StagePeek", "MapUnstage", "MapUnstageNoKey", "MapPeek", "OrderedMapUnstage",
@@ -67,8 +67,8 @@ _LOW_LEVEL_CONTROL_FLOW = CONTROL_FLOW | {"ControlTrigger"}
 # Operations that save and restore.
 _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
 
-# What the pool costs in each step, in seconds, at the least, and for each operation: handing work over and waking up.
-# Its parallelism has to be worth more, or the single-threaded executor is chosen.
+# What the pool costs in each step, in seconds, at least, and for each operation: handing work over and waking up. Its
+# parallelism has to be worth more, or the single-threaded executor is chosen.
 _POOL_SECS = 20e-6
 _POOL_SECS_PER_OPERATION = 0.5e-6
 
@@ -100,7 +100,7 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
       executor: the mode; "auto" decides between the single-threaded executor and the others, for a finished graph.
       graph: the graph that the session will launch.
       target: the execution engine; a remote one keeps the executor that it has.
-      config: the ConfigProto that was asked for, or None.
+      config: the requested ConfigProto, or None.
     """
     chosen = executor == SINGLE or (
         executor == "auto" and graph.finalized and not target and suits_single_thread(graph, config)
@@ -253,8 +253,8 @@ def decide(
     """The executor of a step in a session that has the others than the single-threaded one, or that one alone.
 
     Args:
-      asked: the mode that was asked for; "single_threaded" for a session that has that one.
-      operations: what the step runs.
+      asked: the requested mode; "single_threaded" for a session that has that one.
+      operations: the step's operations.
       types_inside: the types of operations in functions that the step calls.
       writes_checkpoint: whether the step does that: it takes long enough to make the executor irrelevant.
       has_one_executor: function that tells whether the runtime has one executor for the whole step.
@@ -274,11 +274,11 @@ class SessionExecutor:
     """Chooses the executor of each step of a session. Methods that look at devices are given the session.
 
     Args:
-      asked: the executor mode that was asked for.
+      asked: the requested executor mode.
       config: the session's ConfigProto.
 
     Attributes:
-      mode: the mode that was asked for; "single_threaded" also where "auto" has chosen it.
+      mode: the requested mode; "single_threaded" also where "auto" has chosen it.
     """
 
     def __init__(self, asked: str, config: Any) -> None:
@@ -286,7 +286,7 @@ class SessionExecutor:
         self._config = config
         self._remedy = REMEDY if asked == SINGLE else REMEDY_FOR_CONFIG
         self._device_names: list[str] = []
-        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was asked for.
+        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was requested.
         self._pooled: set[tuple[Any, ...]] = set()
         self._trace_warned = False
 
@@ -302,12 +302,12 @@ class SessionExecutor:
         return PlanExecutor(fetches, feeds, POOL if is_pooled else self.mode, False, None)
 
     def choose(self, session: Any, plan: Plan, operations: set[ops.Operation], writes_checkpoint: bool) -> str:
-        """The executor of a plan. Says so, once, if it can't be the one that was asked for.
+        """The executor of a plan. Warns once if it can't be the requested one.
 
         Args:
           session: the session.
           plan: the plan.
-          operations: what it runs.
+          operations: its operations.
           writes_checkpoint: whether it does that.
 
         Returns:
@@ -347,11 +347,11 @@ class SessionExecutor:
 
         Args:
           session: the session.
-          operations: function that returns what the step runs.
+          operations: function that returns the step's operations.
           feeds: the tensors that it is fed.
 
         Raises:
-          tf.errors.UnimplementedError: it is such a step. The message says what to do.
+          tf.errors.UnimplementedError: it is such a step. The message contains the remedy.
         """
         if self.mode != SINGLE or session._target or session._closed:
             return
@@ -361,7 +361,7 @@ class SessionExecutor:
         check_threads(found, self._config, self._remedy)
 
     def warn_of_no_trace(self, options: Any) -> None:
-        """Says so, once, when step statistics are asked of an executor that records none.
+        """Warns once if step statistics are requested from an executor that records none.
 
         Args:
           options: the RunOptions of a run.

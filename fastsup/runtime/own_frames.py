@@ -1,7 +1,7 @@
 """Frames of fastsup in TensorFlow's errors: hidden, as TensorFlow hides its own.
 
-An error of an operation says where the program has made it: "defined at". Without this, that was a line of fastsup for
-all that is made in a call of fastsup, such as the operations of a saver.
+An operation's error contains the place of its creation in the program: "defined at". Without this, that was a line of
+fastsup for all that is made in a call of fastsup, such as the operations of a saver.
 """
 
 from __future__ import annotations

@@ -51,12 +51,12 @@ class PlanMaker:
     def make(self, session: Any, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
         """The plan for a combination seen for the first time, or None where only `Session.run` will do.
 
-        Resolution is TensorFlow's own. Where it fails, `Session.run` fails in the same way, and says so.
+        Resolution is TensorFlow's own. If it fails, `Session.run` fails in the same way, with its error.
 
         Args:
           session: the session.
-          fetches: what is fetched.
-          feed_keys: what is fed.
+          fetches: the fetches.
+          feed_keys: the fed elements.
           compiled: whether the plan is to be run.
         """
         graph = self._graph
@@ -143,7 +143,7 @@ class PlanMaker:
         return names
 
     def read_step_directly(self, variable: Any) -> Any:
-        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
+        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is requested.
 
         The guard, a conditional that gives the initial value as long as there is no other, costs ten times what the
         read does. Called once the variable is known to have a value.

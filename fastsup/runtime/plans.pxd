@@ -114,13 +114,14 @@ cdef class Plan:
     # How many runs are left until one is watched; 0 where every one is.
     cdef int64_t unwatched_runs
     cdef readonly object trial
-    # What makes large results cheaper, and whether results are looked at for that. What runs the plan in place of the
-    # callable, or None. A plan that can be run has one of both, at each moment at which another thread may look.
+    # What makes large results cheaper, and whether results are looked at for that. The replacement that runs the plan
+    # instead of the callable, or None. A plan that can be run has one of both, at each moment at which another thread
+    # may look.
     cdef object large_results
     cdef object session_run
     cdef bint watches_results
     cdef int64_t look_distance
-    # What the run does to variables: a VariableAccess.
+    # The run's access to variables: a VariableAccess.
     cdef readonly int access
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when it is first read.
     cdef int64_t step_delta
@@ -225,7 +226,7 @@ cdef class PlanFinder:
     cdef Plan last_plan
     cdef list other_plans
 
-    # What a plan was made under. When one of these changes, plans are made again.
+    # The conditions under which a plan was created. When one of these changes, plans are made again.
     cdef object graph
     cdef uint64_t graph_version
     cdef dict names_in_use

@@ -348,7 +348,7 @@ cdef class CompiledCallable:
         self.size = size
         started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
-        # First: another thread may ask for room meanwhile.
+        # First, because another thread may request room in the meantime.
         self.lifetime.callables += 1
         self.lifetime.callable_bytes += self.size
         try:
@@ -445,7 +445,7 @@ cdef class Plan:
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
       options: CallableOptions, serialized.
-      access: what the run does to variables: a VariableAccess.
+      access: the run's access to variables: a VariableAccess.
       returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
     """
 
@@ -464,7 +464,7 @@ cdef class Plan:
         self.step_fed = -1 if feeds else 0
 
     def set_size(self, size, is_releasable):
-        """Says how much memory a callable of the plan takes.
+        """Sets the memory of the plan's callable.
 
         Args:
           size: an estimate, in bytes.
@@ -518,7 +518,7 @@ cdef class Plan:
             try:
                 array = slot.convert(value)
             except Exception:
-                return None  # Session.run fails on it too, and says why.
+                return None  # Session.run also fails on it, with the reason.
             if array is None:
                 return None
             if slot.has_grown:
@@ -549,7 +549,7 @@ cdef class Plan:
             started = perf_counter()
             values = views_from(candidate, feeds)
             chosen = trial.record(candidate, perf_counter() - started)
-            # Another thread may have handed the plan over meanwhile: here, and below.
+            # Another thread may have handed the plan over in the meantime: here, and below.
             if chosen is not None and self.trial is trial:
                 self.callable = candidate = chosen
         else:
@@ -582,13 +582,14 @@ cdef class Plan:
 # those as long as the session lives.
 #
 # A callable that is no longer used makes room for one that is: when it has been left out for many times as many look-ups as
-# there are plans. Combinations that take turns, in whatever order, are never so late. So nothing is compiled in turns.
+# there are plans. Combinations that take turns, in whatever order, are never so late. This prevents combinations from
+# being recompiled in turn.
 
 # A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
 STALE_ROUNDS = 16
 
-# What a plan takes without a callable (2.4 kB were measured with six feeds, as the growth of the resident memory for each of
-# 3,000 plans), and the share of the memory that all plans may take besides.
+# The memory of a plan without a callable (measured: 2.4 kB with six feeds, as the growth of the resident memory per
+# plan for 3,000 plans), and the share of the memory that all plans may take in addition.
 PLAN_BYTES = 4 << 10
 
 cdef Py_ssize_t PLANS_SHARE = 2
@@ -603,7 +604,7 @@ cdef class PlanCache:
       graph: the session's graph.
       session_handle: the C++ session.
       lifetime: whether the session is open.
-      max_bytes: what the callables may take.
+      max_bytes: maximum memory of the callables.
     """
 
     def __init__(self, graph, session_handle, lifetime, max_bytes):
@@ -654,7 +655,7 @@ cdef class PlanCache:
         return made
 
     cdef CompiledCallable callable_with(self, bytes options):
-        """What was compiled with these options and is still there, or None."""
+        """The existing callable with these options, or None."""
         cdef Plan plan
         found = self.kept.get(options)
         if found is not None:
@@ -665,7 +666,7 @@ cdef class PlanCache:
         return None
 
     cdef bint is_stale(self, uint64_t last_used) noexcept:
-        """True if a plan that was used last at this time has dropped out of those in use."""
+        """True if a plan with this time of last use is no longer in use."""
         return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:
@@ -893,8 +894,8 @@ cdef class PlanFinder:
 
         Args:
           session: the session, which makes and compiles plans. Not kept: it would keep itself alive.
-          fetches: what is fetched.
-          feed_dict: what is fed.
+          fetches: the fetches.
+          feed_dict: the feeds.
           to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
         """
         cdef list key
@@ -995,7 +996,7 @@ cdef class PlanFinder:
             return None
         other = self.cache.plans.get(key)
         if other is not None and (other.callable is not None or not to_run):
-            return other  # Another thread has made it meanwhile.
+            return other  # Another thread has created it in the meantime.
         self.cache.plans[key] = plan
         self.cache.left_runs += to_run and plan.callable is None
         return plan

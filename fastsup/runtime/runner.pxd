@@ -10,7 +10,7 @@ cdef class StepGate:
     # Steps under way, and those that wait for the gate to open.
     cdef readonly Py_ssize_t running
     cdef Py_ssize_t held_back
-    # Steps that have ended, well or not: as long as it stands, nothing has written a variable.
+    # Number of finished steps, successful or not: while it doesn't change, nothing has written a variable.
     cdef readonly uint64_t passed
     # Whether a save is under way, or waits for the steps to end.
     cdef readonly bint closed
@@ -40,13 +40,13 @@ cdef class SessionRunner:
 
     # Where a checkpoint is taken: between two steps.
     cdef readonly StepGate gate
-    # Steps of a training loop that have ended well, all that hooks do around them included.
+    # Steps of a training loop that have succeeded, all that hooks do around them included.
     cdef readonly uint64_t runs_ended
     # Checkpoints that hooks have saved, each of them on the disk and named in the state file.
     cdef public uint64_t saves_ended
     # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
     cdef public bint fills_metadata
-    # What a session that was given up raises from then on; or None.
+    # The error that an abandoned session raises; or None.
     cdef object given_up_for
 
     # Records the runs that are made in one thread, and the identifier of that thread.
@@ -77,7 +77,7 @@ cdef class StepCount:
     # The tensor that TensorFlow's hooks read it from, and the variable where a fetch of that reads it as well.
     cdef object step_read
     cdef object variable_read
-    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once asked for.
+    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once requested.
     cdef dict fetched_by
     cdef dict upstream
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.

@@ -35,7 +35,7 @@ cdef class StepGate:
 
     What is under way may itself wait for a step that is held back (workers that exchange tokens do), so those held
     back pass for a moment every `turn_secs` seconds; and a step that never ends doesn't keep a checkpoint from being
-    written for more than `patience_secs` seconds. The latter is said in a warning.
+    written for more than `patience_secs` seconds. It logs a warning in the latter case.
     """
 
     def __cinit__(self):
@@ -59,7 +59,7 @@ cdef class StepGate:
         return 0
 
     cdef int leave(self) except -1:
-        """A step has ended, well or not."""
+        """A step has finished, successfully or not."""
         self.running -= 1
         self.passed += 1
         if self.closed:
@@ -183,7 +183,7 @@ cdef class SessionRunner:
           run_metadata: `tf.compat.v1.RunMetadata` to fill, or None.
 
         Returns:
-          What `fetches` stands for, in its structure.
+          The values of `fetches`, in its structure.
 
         Raises:
           RuntimeError: the session is closed, or its graph is empty.
@@ -213,7 +213,7 @@ cdef class SessionRunner:
             raise
 
     def _record_runs(self, profiler, opened=None):
-        """Records every run that is made in this thread, but for those made within a recorded step.
+        """Records every run in this thread, except runs within a recorded step.
 
         A profiler of None is the one that is on for the whole program, whenever one is. `opened` is the `SessionOrigin`.
         """
@@ -366,7 +366,7 @@ cdef class SessionRunner:
             raise error.__context__ or error from None
 
     def _copy_values(self, tensors, buffers, shared, before=()):
-        """The values of tensors that depend on variables alone, all of the same moment between two steps.
+        """The values of tensors that depend only on variables, all from the same moment between two steps.
 
         Args:
           tensors: list of tensors.
@@ -471,7 +471,7 @@ cdef class StepCount:
         self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
         if self.variable is not None:
             self.fetched_by[VARIABLE] = session.graph.as_graph_element(self.variable)
-            # A reference variable shows what the run has made of it.
+            # A reference variable has its value after the run.
             if is_resource_variable(self.variable):
                 self.variable_read = self.variable
         for tensor in self.fetched_by.values():

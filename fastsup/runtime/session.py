@@ -32,11 +32,11 @@ from fastsup.runtime.runner import SessionRunner
 
 __all__ = ["Session"]
 
-# What the compiled plans of a session may take: some thousand small ones. TensorFlow keeps about the same for each
+# Maximum memory of a session's compiled plans: a few thousand small ones. TensorFlow keeps about the same for each
 # combination of fetches and feeds that it has run, without a limit.
 _MAX_PLAN_BYTES = 256 << 20
 
-# What a close waits at most for runs that have just begun. Under load, a thread may lose the processor for long.
+# Maximum time that a close waits for runs that have just started. Under load, a thread may lose the processor for long.
 _RUNS_BEGIN_SECS = 0.5
 
 
@@ -94,7 +94,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
       config: a `tf.compat.v1.ConfigProto`, or None.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR: no parallelism between operations, no reference variables, no
-        low-level control flow). "auto" takes what is right for the graph, and of that the fastest, by measurement.
+        low-level control flow). "auto" selects the fastest executor that supports the graph, by measurement.
 
     Raises:
       TypeError: an argument is of the wrong type.
@@ -104,7 +104,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     # A session may be deleted when the names of this module are gone.
     _completed_before_exit = no_interpreter_exit
-    # What __del__ looks for, also where the session could not be made.
+    # Attributes that __del__ reads, even if the session couldn't be created.
     _session: Any = None
     _closed: bool = False
     _made_in = 0
@@ -136,7 +136,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     @property
     def executor(self) -> str:
-        """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it.
+        """The executor mode that was requested; "single_threaded" also where "auto" has chosen it.
 
         `executor_info` tells the mode in use for each combination of fetches and feeds.
         """
@@ -153,7 +153,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             return [self._executor.of_plan(plan) for plan in self.cache.compiled_plans()]
 
     def close(self) -> None:
-        """Closes the session and frees what it holds. A second call does nothing.
+        """Closes the session and frees its resources. A second call does nothing.
 
         A session on a cluster, a task of which doesn't answer, is abandoned after 10 seconds, with a warning.
 
@@ -164,7 +164,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._close()
 
     def _close(self) -> None:
-        # The names of all modules may be gone, and no new thread runs. What the session holds is freed with it.
+        # The names of all modules may be gone, and no new thread runs. The session's resources are freed with it.
         if self._python_ends():
             if self.lifetime is not None:
                 self.lifetime.open = False
@@ -182,7 +182,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self.lifetime.open = False
         if not self._session or self._closed:
             return
-        # No run begins from now on.
+        # No run starts from now on.
         self._closed = True
         self._let_runs_begin()
         close = partial(pywrap_tf_session.TF_CloseSession, self._session)
@@ -194,7 +194,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             close()
 
     def _let_runs_begin(self) -> None:
-        """Gives the runs of other threads, which have found the session open, the time to take hold of it or to end.
+        """Gives other threads' runs, which have found the session open, the time to acquire it or to finish.
 
         TensorFlow's session is deleted by its close while a run is on the way into it: that run crashes the process.
         """
@@ -342,7 +342,7 @@ _abandoned: list[threading.Thread] = []
 def _wait_for_abandoned() -> None:
     """A thread that comes back from the runtime while Python is being taken down aborts the process.
 
-    So may a destructor of the runtime, also after a close that returned late: it finds a mutex that isn't held.
+    A runtime destructor may also abort, even after a late close, because it finds a mutex that isn't held.
     """
     until = time.monotonic() + _EXIT_SECS
     for thread in _abandoned:
@@ -354,7 +354,7 @@ def _wait_for_abandoned() -> None:
 def _skip_destructors() -> None:
     """Has the process end, with its exit code, before the runtime's destructors make the closes come back."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "on_exit"):  # glibc alone has it.
+    if hasattr(libc, "on_exit"):  # Only glibc has it.
         # Its handlers are called with the exit code first, which is what `_exit` takes.
         libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
@@ -363,7 +363,7 @@ def close_remote(close: Callable[[], None], target: object) -> bool:
     """Closes a session in its own thread, and abandons it if that takes too long.
 
     TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
-    its address: for ever, if none is started.
+    its address: forever, if none is started.
 
     Args:
       close: what closes the session.

@@ -21,7 +21,7 @@ class SessionRun:
     Args:
       graph: the session's graph.
       session_handle: the C++ session.
-      options: CallableOptions, serialized: what is fed, fetched and run, and the RunOptions.
+      options: CallableOptions, serialized: feeds, fetches and targets, and the RunOptions.
     """
 
     def __init__(self, graph: Any, session_handle: Any, options: bytes) -> None:

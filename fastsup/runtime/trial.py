@@ -37,12 +37,12 @@ _CONFIRMED = 1.5
 _POOL_IN_THE_LONG_RUN = 0.8
 # TensorFlow's own session takes at least this much longer for a run, which a wrong choice may lose at the most.
 _SAVED_SECS = 50e-6
-# Where the two are equal, TensorFlow's own mode stays.
+# If the two are equal, TensorFlow's own mode stays.
 _FASTER = 0.95
 # On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
 _FASTER_REMOTELY = 0.98
 
-# A look may take this part of the runs' time before it; each look comes after twice as many runs as the one before.
+# A look may take this part of the runs' time before it; each look comes after twice as many runs as the previous one.
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40
@@ -135,7 +135,7 @@ class Trial:
             return None
         try:
             if not self.on_trial or candidate is not self.next():
-                return None  # Another thread's run has ended the trial, or the block, meanwhile.
+                return None  # Another thread's run has ended the trial, or the block, in the meantime.
             if self._weights is not None:
                 self._weigh(self._weights, seconds)
             else:
@@ -147,7 +147,7 @@ class Trial:
             self._lock.release()
 
     def recheck(self) -> None:
-        """Goes on with a trial that has waited, or begins a shorter one.
+        """Continues a waiting trial, or starts a shorter one.
 
         The machine may have been busy during the last one, or the step may have changed.
         """
@@ -160,7 +160,7 @@ class Trial:
                 self._lock.release()
 
     def restart(self) -> None:
-        """Begins a trial that knows nothing: the step has become another one."""
+        """Starts a trial from scratch, because the step has changed."""
         self._begin(looks=0, weighing=True)
 
     def _begin(self, looks: int, weighing: bool) -> None:

@@ -193,8 +193,8 @@ def why_not_stacked(element_spec: Any) -> str:
 class IteratorBlocks:
     """Blocks of an iterator of tf.data.
 
-    A program may save the iterator, or take from it, whenever its code runs. So an element is taken for a step of the
-    call under way alone, and the caller of `take` has `next` return all that are `owed` before that call ends.
+    A program may save the iterator, or take from it, whenever its code runs. So elements are taken only for steps of
+    the current call, and the caller of `take` makes `next` return all that are `owed` before that call ends.
 
     Args:
       iterator: the `tf.data.Iterator`.
@@ -344,7 +344,7 @@ class IteratorBlocks:
         return True
 
     def _note_shapes(self, flat: list[Any]) -> None:
-        """Has blocks of the shape of an element, if there are none yet, or if it is the second one of that shape."""
+        """Uses the shape of an element for blocks if there are none yet, or if it is the second one of that shape."""
         if self._spec is not None and _has_shapes(flat, self._specs):
             self._has_fit, self._odd = True, None
             return

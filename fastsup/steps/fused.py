@@ -176,7 +176,7 @@ _SINGLE_SECS = 1e-3
 # Maximum growth of the number of steps from call to call, while the time of a step is uncertain.
 _GROWTH = 4
 MOST_STEPS = 1 << 30
-# Compiling takes about as long as this at the least, in seconds: steps that take less in all aren't worth it.
+# Minimum time to compile, in seconds: it isn't worth it for steps that take less in total.
 _FEWEST_SECS = 1.0
 # Shapes of batches for which the loop of one function is compiled. Steps of any other shape run on their own.
 _MOST_SHAPES = 8
@@ -448,7 +448,7 @@ class FusedStep:
         if blocks is not None:
             fusion.spec = blocks.spec
         if (key, with_results) not in fusion.compiled:
-            # A call of no steps compiles it, before any batch is taken for it.
+            # A call of no steps compiles it before it takes any batch.
             function(0, 0, [] if blocks is None else blocks.tensors(), self._args, self._kwargs, with_results)
             fusion.compiled.add((key, with_results))
         return function

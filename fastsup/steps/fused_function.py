@@ -116,7 +116,7 @@ class FusedFunction:
 
 
 def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
-    # Not tensor[place]: outside a loop, XLA would take the place for a constant, and compile the loop for each place.
+    # Not tensor[place]: outside a loop, XLA would treat the place as a constant, and compile the loop for each place.
     return [tf.gather(tensor, place) for tensor in stacked]
 
 

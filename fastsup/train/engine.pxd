@@ -8,7 +8,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 from fastsup.train.schedule cimport HookScheduler
 
 
-# Belongs to the thread that makes the runs.
+# Belongs to the thread that executes the runs.
 @final
 cdef class RunRequest:
     # The caller's arguments.
@@ -18,7 +18,7 @@ cdef class RunRequest:
     cdef object run_metadata
 
     # Of a loop: the steps that are left, counted down; the coordinator's event that ends the loop, or None, which has it ask
-    # after each step; and (result,) of the last step that ended well before one that raised, or None.
+    # after each step; and (result,) of the last step that succeeded before one that raised, or None.
     cdef bint in_loop
     cdef int64_t steps_left
     cdef object stop_event
@@ -35,7 +35,7 @@ cdef class RunRequest:
 cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata)
 
 
-# One run between the callbacks of hooks. It belongs to the thread that makes the run.
+# One run between the callbacks of hooks. It belongs to the thread that executes the run.
 @final
 cdef class HookedRun:
     # The wrapped session; and as a `fastsup.Session`, with the schedules of the hooks. Both None for another session.

@@ -1,6 +1,6 @@
 """The engine of a session's steps: it calls the hooks around each run, and skips those that have nothing to do in it.
 
-A step goes one of two ways:
+A step takes one of two paths:
 
     run_with_hooks              calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
     run_idle_hooks    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
@@ -33,8 +33,8 @@ cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
-# Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
-# within a training does.
+# Attribute of an error: the hooks that it was reported to. An error may pass through several sessions, such as an error
+# in an evaluation during training.
 cdef str told_attribute = "_fastsup_told"
 
 
@@ -292,7 +292,7 @@ cdef class HookedRun:
 
 
 class ClosedSessionError(RuntimeError, AttributeError):
-    """A closed session was asked to run. TensorFlow's session raises RuntimeError, its monitored sessions AttributeError."""
+    """A closed session can't run. TensorFlow's session raises RuntimeError, its monitored sessions AttributeError."""
 
 
 cpdef object still_open(object session):
@@ -333,7 +333,7 @@ cdef class StepEngine:
 
         Args:
           profiler: as for `ProbeFinder.record`.
-          opened: the `SessionOrigin` that says who has opened the session, or None.
+          opened: the session's `SessionOrigin`, or None.
         """
         self.probes.origin = opened
         if profiler is not None:
@@ -366,7 +366,7 @@ cdef class StepEngine:
             self.scheduler.sync_all()
 
     def close(self):
-        """Tells the hooks that the session will be closed now."""
+        """Notifies the hooks that the session is about to be closed."""
         self.sync_hooks()
         try:
             # Each of them: a saver waits for its write, whatever another hook raises.
@@ -402,7 +402,7 @@ cdef class StepEngine:
         return self.scheduler is not None
 
     cdef object run(self, object session, RunRequest request):
-        """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
+        """Runs one step; in a loop, at least one, and more if nothing has to be checked between them."""
         cdef Probe probe
         try:
             if self.should_stop:
@@ -418,7 +418,7 @@ cdef class StepEngine:
             raise
 
     cdef object run_steps(self, object session, RunRequest request):
-        """Runs one step; in a loop, as many as come before a hook is due or something else must be asked between two."""
+        """Runs one step; in a loop, all steps before a hook is due or something else has to be checked."""
         cdef Plan plan = None
         cdef list hooks
         if not self.attach(session):
@@ -428,12 +428,12 @@ cdef class StepEngine:
             plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
         self.scheduler.open_step(&request.snapshot, plan)
         if plan is None:
-            # The effect of such a run on the step isn't known.
+            # The effect of such a run on the step is unknown.
             return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.snapshot))
         request.steps = 1
         if plan.structure.calls_program or self.scheduler.any_in_run(&request.snapshot):
             hooks = self.scheduler.hooks_in_run(&request.snapshot)
-            # A class of the program may refuse the values: then the run has failed, and no `after_run` is called.
+            # A class of the program may refuse the values. The run then counts as failed, and no `after_run` is called.
             if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
@@ -470,7 +470,7 @@ cdef class StepEngine:
             self.should_stop = self.should_stop or run.context.stop_requested
             return result
         except Exception as error:
-            # This is where the context is known. An error is reported once.
+            # The context is known here. An error is reported once.
             report_error(self.hooks, None if run is None else run.context, error)
             raise
         finally:
@@ -482,7 +482,7 @@ cdef class StepEngine:
         cdef list watching = self.scheduler.hooks.watching
         cdef list extra = self.scheduler.hooks.watched_fetches
         cdef tuple feeds = None
-        # In a loop a signal may come between two steps. A single step has Python code between its run and its end.
+        # In a loop, a signal may arrive between two steps. A single step has Python code between its run and its end.
         cdef bint held = request.steps == 1 and hold_signals()
         try:
             if request.snapshot.source == FETCHED_STEP:
@@ -503,7 +503,7 @@ cdef class StepEngine:
             release_signals(held)
 
     cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra):
-        """Runs a plan `request.steps` times, or fewer if something unforeseen comes between two runs."""
+        """Runs a plan `request.steps` times, or fewer if something unexpected happens between two runs."""
         cdef HookScheduler scheduler = self.scheduler
         cdef Probe probe = request.probe
         cdef RunSnapshot* snapshot = &request.snapshot
@@ -555,7 +555,7 @@ cdef class StepEngine:
         return last[0] if extra else last
 
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):
-        """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
+        """The plan of a run that fetches more than the caller's fetches. Kept, as it is the same in the next run."""
         cdef Py_ssize_t i
         cdef Plan augmented = plan.augmented
         # One without a callable is looked up each time: perhaps there is room for one by now.

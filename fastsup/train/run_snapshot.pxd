@@ -1,4 +1,4 @@
-"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock but for times.
+"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock except for times.
 
 Apart from schedule.pxd, so that the tests compile the rules without TensorFlow.
 """
@@ -54,12 +54,12 @@ cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint
     """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
 
     Args:
-      snapshot: that of the coming run.
+      snapshot: the coming run's snapshot.
       due: the due positions.
-      by_coming_step: whether the hook decides on the step that the coming run leads to, an unknown effect on the step taken
-        for 1. Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two
-        after the one before it, as TensorFlow's hooks do. After no run, each hook that waits for a step decides.
-        False for the earliest of all: the later of the two steps then counts.
+      by_coming_step: whether the hook decides on the step after the coming run, with an unknown increment counted as 1.
+        Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two after
+        the one before it, as TensorFlow's hooks do. After no run, each hook that waits for a step decides. False for
+        the earliest of all: the later of the two steps then counts.
     """
     cdef int64_t step = ANY_STEP if snapshot.previous == NO_STEP else snapshot.previous + 2
     cdef int64_t coming
@@ -72,7 +72,7 @@ cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint
 cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earliest) noexcept:
     """How many runs that each add `delta` come before one in which an in-run hook is due by its number or step. At least 1.
 
-    The coming run isn't one of these. Rounded down: to come too early costs a question, to come too late would be wrong.
+    The coming run isn't one of these. Rounded down: being early costs a check, being late would be wrong.
     """
     cdef int64_t idle = earliest.run - snapshot.run
     if earliest.global_step != FS_DUE_NEVER:
@@ -90,7 +90,7 @@ cdef inline bint due_after_run(
     """Whether an after-run hook is to be called after a run. One hook's, or of all: the earliest, and any of the flags.
 
     Args:
-      snapshot: that of a run that has ended.
+      snapshot: the finished run's snapshot.
       due: the due positions.
       watches_stall: whether the hook wants to know that the step before this run was that before the previous one.
       needs_true_step: whether the hook decides on the step after the run. Else it decides on the step before the run

@@ -9,7 +9,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 
 cdef class ScheduledHookBase(Scheduled):
     # Set by the hook's `_schedule`.
-    # A fetch that the hook wants of every run, and looks at in C; None if there is none.
+    # A fetch that the hook needs in every run, and checks in C; None if there is none.
     cdef object watched_fetch
     # Whether an in-run hook decides on the step that the run leads to (see due_in_run).
     cdef bint by_coming_step
@@ -82,11 +82,11 @@ cdef class HookList:
     # Whether an after-run hook decides on the step after the run, however much the run adds.
     cdef bint needs_true_step
 
-    # How often the clock had been set back when the hooks were asked for their schedules last.
+    # The number of times that the clock had been set back when the schedules were last computed.
     cdef const uint64_t* times_set_back
     cdef uint64_t set_back_seen
 
-    # For each scheduled hook, by its id, the number of the last run that it knows of.
+    # For each scheduled hook, by its id, the number of the last run whose effects it has.
     cdef dict synced_to
 
     cdef bint is_outdated(self) noexcept
@@ -107,7 +107,7 @@ cdef class StepRequest:
     cdef list keys
     # For each fetch whether it is the step.
     cdef list is_step
-    # What has to be fetched; None if there is nothing.
+    # The values to fetch; None if there are none.
     cdef readonly list rest
 
     cdef object build(self, object step, list values)

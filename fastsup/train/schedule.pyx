@@ -1,8 +1,8 @@
 """Decides which hooks are called in which run of a session.
 
-A hook with a schedule (ScheduledHook) is skipped in the runs in which TensorFlow's call of it would only keep its own
-books. Before its next call its state is brought up to date (`HookList.sync`). A HookList has the hooks of a session in
-four groups, and keeps them sorted while the program changes them:
+A hook with a schedule (ScheduledHook) is skipped in the runs in which TensorFlow's call would only update its own
+counters. Before its next call its state is brought up to date (`HookList.sync`). A HookList has the hooks of a session
+in four groups, and keeps them sorted while the program changes them:
 
 - *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are due.
 - *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` only fetches the
@@ -17,8 +17,8 @@ Each run has a RunSnapshot, which the HookScheduler takes through these states:
     close_step      after the run: `before` is known now, and becomes the previous step of the next run
 
 The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
-has one predicate in run_snapshot.pxd, which is asked for the earliest of all hooks and then for each hook. A hook is never
-called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
+has one predicate in run_snapshot.pxd, which is requested the earliest of all hooks and then for each hook. A hook is
+never called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ cdef extern from *:
     """
     unsigned int fs_type_version(PyObject* type) noexcept
 
-# What a program assigns to put other callbacks in the place of a hook's.
+# Names that a program assigns to replace a hook's callbacks.
 cdef frozenset replaced_by_programs = frozenset(["before_run", "after_run", "__class__"])
 
 cdef object floating = numpy.floating
@@ -81,12 +81,13 @@ cdef class ScheduledHookBase(Scheduled):
     session just calls them in every run.
     """
 
-    # The attributes of TensorFlow's hook that the schedule is computed from. Programs set them: the session then asks for the
-    # schedule again.
+    # The attributes of TensorFlow's hook that the schedule is computed from. Programs can set them: the session then
+    # recomputes the schedule.
     _schedule_reads = frozenset()
 
     def _reschedule(self):
-        """Has the session ask for the schedule again. To be called after a change of anything else that it is computed from."""
+        """Makes the session recompute the schedule. To be called after a change of anything else that it is computed
+        from."""
         self.version += 1
         changes()[0] += 1
 
@@ -111,7 +112,7 @@ cdef class ScheduledHookBase(Scheduled):
         """
 
     def _before_end(self):
-        """Called when the loop has ended, on every way out, before any hook's `end`. Not in all sessions."""
+        """Called at the end of the loop, on every exit path, before any hook's `end`. Not in all sessions."""
 
     def _before_close(self):
         """Called right before the session is closed, on every way out: after `end`, if that is called."""
@@ -129,7 +130,7 @@ cdef class ScheduledHookBase(Scheduled):
         self.followed = other
 
     def _decide_on_coming_step(self):
-        """Says that an in-run hook decides on the step that the run leads to, and not as TensorFlow's hooks do."""
+        """Declares that an in-run hook decides on the step after the run, unlike TensorFlow's hooks."""
         self.by_coming_step = True
 
     def _watch_stall(self):
@@ -137,7 +138,7 @@ cdef class ScheduledHookBase(Scheduled):
         self.watches_stall = True
 
     def _decide_after_run(self, on_true_step=False):
-        """Says that the hook decides after the run whether to act, and wants nothing of the run but the global step.
+        """Declares that the hook decides after the run whether to act, and needs only the global step from the run.
 
         Its `before_run` isn't called then. Its `after_run` gets the step before the run as result.
 
@@ -180,7 +181,7 @@ cdef class ScheduledHookBase(Scheduled):
             self._reschedule()
 
     cdef bint is_current(self) except -1:
-        """Whether nothing has changed, here or in the timer, since `set_current`. False if that can't be told."""
+        """Whether nothing has changed, here or in the timer, since `set_current`. False if it can't be determined."""
         if self.version != self.scheduled_version or not self.follows():
             return False
         timer = getattr(self, "_timer", None)
@@ -195,7 +196,7 @@ cdef class ScheduledHookBase(Scheduled):
         return self.followed is None or memcmp(&self.followed.due, &self.followed_due, sizeof(fs_due)) == 0
 
     cdef int set_current(self) except -1:
-        """Says that the schedule was computed from how everything is now."""
+        """Records the state from which the schedule was computed."""
         if self.followed is not None:
             self.followed_due = self.followed.due
         self.scheduled_timer = getattr(self, "_timer", None)
@@ -208,8 +209,8 @@ cdef class ScheduledHookBase(Scheduled):
 class ScheduledHook(ScheduledHookBase):
     """Base of the standard hooks.
 
-    A class that defines `_schedule` says that the schedule is right for the callbacks that the class has when it is
-    defined. A subclass that overrides a callback, and defines no schedule, is called in every run.
+    A class that defines `_schedule` declares the schedule valid for the callbacks that the class has at its definition.
+    A subclass that overrides a callback, and defines no schedule, is called in every run.
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -235,7 +236,7 @@ cdef class TypeVersions:
         free(self.versions)
 
     cdef bint changed(self) noexcept:
-        """Whether one of the classes isn't what it was; also when that can't be told."""
+        """Whether one of the classes has changed, or may have."""
         cdef Py_ssize_t i
         cdef unsigned int version
         for i in range(len(self.types)):
@@ -251,7 +252,7 @@ cdef dict no_op_callbacks = {name: getattr(SessionRunHook, name) for name in ("b
 
 cdef bint overrides(object hook, str callback) except -1:
     """Whether calling a hook's callback can do anything. True for a callback that isn't known to be the default."""
-    # Its type, not isinstance(): a mock of a hook says that it is one.
+    # Its type instead of isinstance(), because a mock passes isinstance().
     if not issubclass(type(hook), SessionRunHook) or callback in getattr(hook, "__dict__", ()):
         return True
     return getattr(type(hook), callback) is not no_op_callbacks[callback]
@@ -323,7 +324,7 @@ cdef class HookList:
         )
         counts = Counter(map(id, hooks))
         for candidate in self.hooks_seen or ():
-            # A hook that has left the list. If it comes back, it is told nothing of the runs meanwhile.
+            # A hook that has left the list. If it is added again, it isn't updated for the runs in between.
             if id(candidate) not in counts and isinstance(candidate, ScheduledHookBase):
                 if (<ScheduledHookBase> candidate).is_scheduled:
                     self.sync(<ScheduledHookBase> candidate, run, previous_step)
@@ -442,7 +443,8 @@ cdef class StepRequest:
 
 
 cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
-    """What is left to fetch where the step is known; None where the step isn't asked for in a form that allows for it."""
+    """What is left to fetch where the step is known; None where the step isn't requested in a form that allows for
+    it."""
     cdef StepRequest request = StepRequest.__new__(StepRequest)
     cdef object kind = type(fetches)
     cdef list rest = []
@@ -457,7 +459,7 @@ cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
         fetches = list((<dict> fetches).values())
     for fetch in fetches:
         if fetch is None:
-            return None  # The run says what is wrong with that.
+            return None  # The run reports the mistake.
         # Not `in`, which compares tensors.
         is_step = count.is_step(fetch, fed)
         request.is_step.append(is_step)
@@ -486,7 +488,7 @@ cdef class HookScheduler:
     # The global step around a run.
 
     cdef int open_step(self, RunSnapshot* snapshot, Plan plan) except -1:
-        """Finds out, before a run, where the global step stands."""
+        """Determines the global step before a run."""
         if self.hooks.is_outdated():
             self.refresh()
         snapshot.source = UNUSED_STEP
@@ -555,7 +557,7 @@ cdef class HookScheduler:
         return 0
 
     cdef int next_step(self, RunSnapshot* snapshot) except -1:
-        """Opens the next run of a loop. The step before it is where the run before it has left it."""
+        """Opens the next run of a loop. The step before it is the step after the previous run."""
         snapshot.run = self.runs
         snapshot.previous = self.previous_step
         if snapshot.source == COUNTED_STEP:
@@ -569,7 +571,7 @@ cdef class HookScheduler:
         return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
 
     cdef int find_step_after(self, RunSnapshot* snapshot) noexcept:
-        """Finds out where a counted step stands after the run, and whether anything but the run has moved it."""
+        """Determines a counted step after the run, and whether anything except the run has changed it."""
         cdef SessionRunner session = self.count.session
         if snapshot.source == COUNTED_STEP:
             snapshot.after = self.count.value()
@@ -577,13 +579,14 @@ cdef class HookScheduler:
         return 0
 
     cdef int find_latest(self, RunSnapshot* snapshot) noexcept:
-        """Finds the latest step that the run can have begun at: runs of other threads have ended since it was opened."""
+        """Finds the latest step that the run can have started at: runs of other threads have ended since it was
+        opened."""
         cdef SessionRunner session = self.count.session
         cdef int64_t others = session.steps_counted - snapshot.counted - max(snapshot.delta, 0)
         if snapshot.source == COUNTED_STEP and session.step_epoch == snapshot.epoch:
             snapshot.before += others
             others = 0
-        # Of the runs whose effect isn't known, each is taken to have added 1.
+        # Each run with an unknown effect counts as an increment of 1.
         snapshot.latest = snapshot.before + others + <int64_t> (session.step_epoch - snapshot.epoch) - (snapshot.delta < 0)
         return 0
 
@@ -628,7 +631,7 @@ cdef class HookScheduler:
         return called
 
     cdef int64_t idle_steps(self, RunSnapshot* snapshot) except -1:
-        """How many runs like the coming one come before the first in which a hook may act. At least 1."""
+        """Number of runs like the coming one before the first in which a hook may act. At least 1."""
         if snapshot.source == READ_STEP or snapshot.source == FETCHED_STEP:
             return 1  # A step that isn't counted has to be found before each run.
         return idle_runs(snapshot, &self.hooks.in_run.table.earliest)
@@ -640,7 +643,7 @@ cdef class HookScheduler:
     # Hooks that act after the run.
 
     cdef bint any_after_run(self, RunSnapshot* snapshot) except -1:
-        """Whether any hook is to be called after a run that has ended."""
+        """Whether any hook has to be called after the finished run."""
         cdef HookList hooks = self.hooks
         return (snapshot.source == COUNTED_STEP and snapshot.moved) or due_after_run(
             snapshot, &hooks.after_run.table.earliest, hooks.watches_stall, hooks.needs_true_step
@@ -719,7 +722,7 @@ cdef class HookScheduler:
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(snapshot.delta, 0))
 
     cdef int tell_step_after(self, RunSnapshot* snapshot, ScheduledHookBase hook) except -1:
-        """Lets a hook know, for its `after_run`, where the global step stands after the run, if that is counted."""
+        """Passes the global step after the run to a hook, for its `after_run`, if the step is counted."""
         self.find_step_after(snapshot)
         if snapshot.source != COUNTED_STEP or snapshot.moved or id(hook) in self.hooks.every_run_ids:
             return 0

@@ -63,7 +63,7 @@ def test_warns_of_a_hook_that_two_loops_use_at_a_time(caplog: pytest.LogCaptureF
     inner = StepLoop(counter(), [hook], max_steps=4)
     StepLoop(inner.run, [hook], max_steps=1).run()
     (message,) = caplog.messages
-    assert message.startswith(f"The hook {hook!r} is used twice at a time, and has one due position")
+    assert message.startswith(f"The hook {hook!r} is used twice at the same time, but has only one due position")
     # One after the other is right.
     caplog.clear()
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_warns_of_a_hook_that_two_loops_use_at_a_time(caplog: pytest.LogCaptureF
 def test_warns_of_a_hook_that_stands_in_a_list_twice(caplog: pytest.LogCaptureFixture) -> None:
     hook = Every(2)
     StepLoop(counter(), [hook, hook], max_steps=4).run()
-    assert [text.split(" is used")[1][:16] for text in caplog.messages] == [" twice at a time"]
+    assert [text.split(" is used")[1][:23] for text in caplog.messages] == [" twice at the same time"]
 
 
 def test_a_hook_that_is_due_after_every_step_may_be_used_twice(caplog: pytest.LogCaptureFixture) -> None:

@@ -394,7 +394,7 @@ def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, ca
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True False True\nTrue False True\nFalse True False\nFalse True False\n"
     assert done.stderr.count("fastsup runs a self-test") == 1
-    assert "TensorFlow runs the steps until the test has passed" in done.stderr
+    assert "TensorFlow runs the steps until the test passes" in done.stderr
     assert "isn't lifted" not in done.stderr
     (outcome,) = cache.iterdir()
     assert json.loads(outcome.read_text()) == {"outcome": ""}

@@ -319,7 +319,7 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         values[0] = tf.constant(value)
         assert ours().numpy() == 2.0 * value
     assert not ours.lifted
-    assert "computed again" in ours.why_not_lifted
+    assert "recomputed" in ours.why_not_lifted
     assert [record.levelno for record in tf_log.records] == [logging.WARNING]
     assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are recomputed")
     silent = fastsup.function(step, fallback="silent")

@@ -346,7 +346,10 @@ def test_predictions_without_batch_dimension(make_untrained: Any, input_fn: Any)
 
 def test_the_value_of_a_variable_that_there_is_not(make: Any, input_fn: Any) -> None:
     model = make().train(input_fn, steps=1)
-    held = r"The checkpoint .*model\.ckpt-1 holds: global_step \[\], lin/b \[1\], lin/b/Momentum \[1\], lin/w \[2, 1\]"
+    held = (
+        r"The checkpoint .*model\.ckpt-1 contains: global_step \[\], lin/b \[1\], lin/b/Momentum \[1\], "
+        r"lin/w \[2, 1\]"
+    )
     with pytest.raises(tf.errors.NotFoundError, match=rf"^Key w not found in checkpoint: .* name='w'\. {held}"):
         model.get_variable_value("w")
     with pytest.raises(TypeError, match=rf"^name must be the name of a variable, a string; got 5\. {held}"):

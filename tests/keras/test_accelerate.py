@@ -523,7 +523,7 @@ def test_fuse_always_without_effect_is_told_of(tf_log: Any) -> None:
     model.fit(X, Y, verbose=0)
     assert has_no_effect() == [
         f'fuse="always" has no effect on the train function of the model {model.name}: XLA doesn\'t compile the model: '
-        "jit_compile isn't True. Call model.compile(..., jit_compile=True). Its steps run one by one."
+        "jit_compile isn't True. Call model.compile(..., jit_compile=True). Its steps run one at a time."
     ]
     fastsup.keras.accelerate(small_model(jit_compile=False), fuse="always", fallback="silent").fit(X, Y, verbose=0)
     fastsup.keras.accelerate(small_model(jit_compile=False)).fit(X, Y, verbose=0)

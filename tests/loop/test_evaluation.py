@@ -257,7 +257,7 @@ def test_the_order_of_the_hooks_is_checked(tmp_path: Path) -> None:
 
 
 def test_needs_an_evaluation_with_the_metric() -> None:
-    with pytest.raises(ValueError, match="EarlyStoppingHook has metric='score', and the loop has no EvaluateHook"):
+    with pytest.raises(ValueError, match="EarlyStoppingHook has metric='score', but the loop has no EvaluateHook"):
         StepLoop(int, [EarlyStoppingHook("score", "min", 1)], max_steps=1).run()
     hooks = [EvaluateHook(lambda: {"acc": 1, "loss": 2}, 1), EarlyStoppingHook("accuracy", "max", 1)]
     with pytest.raises(ValueError, match=r"metric must be one of \['acc', 'loss'\], .* got 'accuracy'"):
@@ -275,7 +275,7 @@ def test_the_metric_may_be_that_of_one_of_several_evaluations() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"metric": None}, TypeError, "metric must be the name of a number"),
+        ({"metric": None}, TypeError, "metric must be the name of one of"),
         ({"mode": "auto"}, ValueError, "mode must be one of 'min', 'max'; got 'auto'"),
         ({"patience": 0}, ValueError, "patience must be positive, got 0"),
         ({"patience": 1.5}, TypeError, "patience must be an integer"),

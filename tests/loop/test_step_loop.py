@@ -276,7 +276,7 @@ def test_a_checkpoint_that_lacks_a_variable(tmp_path: Path, caplog: pytest.LogCa
     StepLoop(float, [CheckpointHook(tf.train.Checkpoint(w=old), 5, directory=tmp_path)], max_steps=5).run()
     hook = CheckpointHook(tf.train.Checkpoint(w=old, layer=tf.train.Checkpoint(bias=new)), 5, directory=tmp_path)
     StepLoop(float, [hook], max_steps=6, resume_from=hook).run()
-    assert f"{tmp_path}/ckpt-5 has no value for layer/bias: training goes on" in caplog.text
+    assert f"{tmp_path}/ckpt-5 has no value for layer/bias: training continues" in caplog.text
     assert float(new) == 5.0
 
 
@@ -326,7 +326,7 @@ def test_recovers_and_calls_the_step_again(tmp_path: Path, caplog: pytest.LogCap
         assert loop.run() == 10
     assert 0.1 < time.monotonic() - started < 5
     tries = [
-        re.search(r"after global step (\d+) has failed: .* \(Failure (\d+) of at most 3 in a row", record.getMessage())
+        re.search(r"after global step (\d+) failed: .* \(Failure (\d+) of at most 3 in a row", record.getMessage())
         for record in caplog.records
     ]
     assert [found and found.groups() for found in tries] == [("3", "1"), ("7", "1"), ("7", "2")]

@@ -343,7 +343,7 @@ def test_wrong_epochs(arguments: tuple[Any, ...], error: type[Exception], messag
 
 def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     train(lambda: None, max_steps=250, progress=False)
-    assert caplog.text.count("The step has returned None, which has no number") == 1
+    assert caplog.text.count("The step returned None, which contains no number") == 1
     with pytest.raises(TypeError, match=r"hooks must be a list of hooks\. Pass \[hook\] for one; got"):
         train(float, max_steps=1, hooks=Hook())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="hooks must be an iterable of"):

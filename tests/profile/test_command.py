@@ -279,7 +279,7 @@ def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, 
     link.symlink_to(tmp_path / "out")
     result = run("profile", f"--{first}", tmp_path / "out", f"--{second}", link, script)
     assert result.returncode == 2
-    assert f"that is --{first}, too" in result.stderr
+    assert f"overwrite --{first}: it is the same file" in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "out").exists()
 
@@ -287,7 +287,7 @@ def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, 
 def test_the_script_is_not_overwritten(script: Path, run: Any) -> None:
     result = run("profile", "--json", script, script)
     assert result.returncode == 2
-    assert "that is the script, too" in result.stderr
+    assert "overwrite the script: it is the same file" in result.stderr
     assert script.read_text() == SCRIPT
 
 

@@ -116,7 +116,7 @@ def test_a_profile_without_steps() -> None:
         ("{", "isn't JSON"),
         ("[1]", "isn't a profile. Pass a file written by --json."),
         ('{"schema": 1}', "isn't a profile"),
-        (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 3 is the last one that this version knows"),
+        (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 3 is the last one that this version supports"),
     ],
 )
 def test_what_is_no_profile_is_refused(tmp_path: Path, written: str, error: str) -> None:

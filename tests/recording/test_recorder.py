@@ -373,7 +373,7 @@ def test_one_recorder_for_the_program() -> None:
     first, second = Recorder(), Recorder()
     first.start()
     try:
-        with pytest.raises(RuntimeError, match="Another profiler is on"):
+        with pytest.raises(RuntimeError, match="Another profiler is already on"):
             second.start()
         with pytest.raises(RuntimeError, match="This profiler is on"):
             first.start()

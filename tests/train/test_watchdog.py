@@ -13,7 +13,7 @@ import tensorflow as tf
 from fastsup import train
 
 v1 = tf.compat.v1
-STALL = "WatchdogHook: no step has ended for 0.2 seconds."
+STALL = "WatchdogHook: no step has finished for 0.2 seconds."
 
 
 def stalls(tf_log: Any) -> list[str]:

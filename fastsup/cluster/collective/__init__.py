@@ -1,1 +1,1 @@
-"""The tasks of a job of collectives: what each tells the others, and how the loss of one is found."""
+"""The tasks of a collective job: their communication, and the detection of a lost task."""

@@ -1,7 +1,7 @@
 """One task's part in a training of collectives: it joins the others, stops with them, and leaves.
 
-An operation of such a training waits for every task, and TensorFlow's runtime waits without a limit. So the tasks begin
-together, tell each other where they are, and end at the same step.
+An operation of such a training waits for every task, and TensorFlow's runtime waits without a limit. So the tasks start
+together, exchange their positions, and end at the same step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Membership", "lost_task_error"]
 
 
 def lost_task_error(loss: str) -> errors.UnavailableError:
-    """Makes the error. Its attribute `loss` is what the other tasks are told."""
+    """Makes the error. Its attribute `loss` is reported to the other tasks."""
     error = errors.UnavailableError(
         None,
         None,
@@ -161,17 +161,17 @@ class Membership:
         self._watch.session = session
 
     def begin_wait(self) -> None:
-        """Begins something that may wait for the other tasks."""
+        """Starts an operation that may wait for the other tasks."""
         if self._watch.loss is not None:
             raise lost_task_error(self._watch.loss)
         self._watch.waits_since = time.monotonic()
 
     def end_wait(self) -> None:
-        """Ends what `begin_wait` has begun."""
+        """Ends an operation started by `begin_wait`."""
         self._watch.waits_since = None
 
     def end_step(self) -> bool:
-        """Ends a training step that `begin_wait` has begun. Returns whether it was the last one."""
+        """Ends a training step started by `begin_wait`. Returns whether it was the last one."""
         self.end_wait()
         self.status.runs += 1
         return self._stop is not None and self.status.runs >= self._stop[0]
@@ -179,7 +179,7 @@ class Membership:
     def ask_stop(self, reason: str, signal: int = 0) -> None:
         """Has all tasks stop after the next step. Returns when they know.
 
-        To be called between two steps. No task can end the next step before this one has begun it, so all of them
+        To be called between two steps. No task can end the next step before this one has started it, so all of them
         learn of the stop in time.
         """
         if self._stop is None:
@@ -248,14 +248,13 @@ class Membership:
     # Leaving.
 
     def leave(self, error: BaseException | None) -> None:
-        """Ends this task's part, and tells the others so. To be called in any case.
+        """Ends this task's part, and notifies the others. To be called in any case.
 
         Args:
-          error: the error that has ended the training here; None if it has ended well.
+          error: the error that ended training in this task; None if it was successful.
 
         Raises:
-          tf.errors.UnavailableError: the training has ended well here, and the leader has failed to save it, or is
-            lost.
+          tf.errors.UnavailableError: the training has succeeded here, and the leader has failed to save it, or is lost.
         """
         if not self._watch.started:
             return
@@ -283,7 +282,7 @@ class Membership:
             self._watch.hurry_until(lambda: False, 2 * HURRY_SECS)
 
     def _wait_for_leader(self) -> None:
-        """Waits until the leader has saved the model: what follows may read it."""
+        """Waits until the leader has saved the model, because later code may read it."""
 
         def has_ended() -> bool:
             return self._watch.has_ended(self._leader)

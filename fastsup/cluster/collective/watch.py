@@ -1,4 +1,4 @@
-"""The watch over a job of collectives: each task tells its status, hears that of the others, and finds who is lost."""
+"""Monitors a collective job: each task sends its status, receives the others' statuses, and detects lost tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "TaskStatus",
 ]
 
-# The phases of a training, for one task. It has left when it has seen that the leader has ended.
+# The phases of a training, for one task. It has left when it has detected the leader's end.
 JOINING, TRAINING, ENDED, LEFT, FAILED = "joining", "training", "ended", "left", "failed"
 
 
@@ -41,7 +41,7 @@ class TaskStatus:
     """The status of a task, as the status board has it.
 
     Args:
-      process: random name of the process. A task that was started again has another one.
+      process: random name of the process. A restarted task has a different one.
       training: number of the training, counted from 1 in each process: an Estimator may train several times.
       phase: one of the five phases.
       beat: number that grows as long as the process lives.
@@ -51,10 +51,10 @@ class TaskStatus:
       stop_after: number of runs after which the task wants all to stop; None as long as it doesn't.
       stop_reason: why it wants that.
       stop_signal: number of the signal that it has got, or 0.
-      knows_stop: the smallest `stop_after` that the task knows of, its own or another one's.
+      knows_stop: the smallest `stop_after` that the task has set or received.
       save_after: of the leader: number of runs after which all take part in a save; 0 as long as there is none.
-      knows_save: the `save_after` that the task knows of.
-      error: why the task has failed.
+      knows_save: the `save_after` that the task has received.
+      error: why the task failed.
     """
 
     process: str
@@ -125,7 +125,7 @@ class StatusBoard:
                 options=config_pb2.RunOptions(timeout_in_ms=_TIMEOUT_MS),
             )
         except errors.OpError:
-            # The server may have been started again, and knows the session no more.
+            # The server may have been restarted, and no longer has the session.
             self.close()
             raise
         return {int(key): value.decode() for key, value in zip(keys, values, strict=True)}
@@ -134,12 +134,12 @@ class StatusBoard:
         """Closes the session. The table stays."""
         session, self._session = self._session, None
         if session is not None:
-            with contextlib.suppress(errors.OpError):  # The server is gone.
+            with contextlib.suppress(errors.OpError):  # The server no longer exists.
                 session.close()
 
 
 # Seconds without a sign of life after which the port of a task is looked at, and those after which a task that keeps
-# its port open is asked for an answer.
+# its port open is requested an answer.
 _QUIET_SECS = 2.0
 SILENT_SECS = 60.0
 _ANSWER_SECS = 10.0
@@ -215,9 +215,9 @@ _JOIN_SECS = 10.0
 
 
 class PeerWatch:
-    """Tells the other tasks this one's status, and finds out that one of them is lost.
+    """Sends this task's status to the others, and detects a lost task.
 
-    A run that waits for a lost task waits for ever. Closing its session, by another thread, cancels it.
+    A run that waits for a lost task waits forever. Closing its session, by another thread, cancels it.
 
     Args:
       own: this task.
@@ -280,7 +280,7 @@ class PeerWatch:
         return all(thread.is_alive() for thread in self._threads)
 
     def tell_now(self) -> None:
-        """Has the status told at once."""
+        """Sends the status immediately."""
         self._tell_now.set()
 
     def wait_for_news(self) -> None:
@@ -292,7 +292,7 @@ class PeerWatch:
         """Waits for a condition, with more frequent news.
 
         Args:
-          condition: function that says whether the wait is over.
+          condition: function that returns True when the wait is over.
           limit_secs: seconds to wait at most.
 
         Returns:
@@ -311,7 +311,7 @@ class PeerWatch:
             self._tell_secs = usual
 
     def has_ended(self, peer: Peer) -> bool:
-        """Whether a task has ended this training well."""
+        """Whether a task has finished this training without an error."""
         status = peer.status
         return status is not None and (status.training > self.status.training or status.phase in (ENDED, LEFT))
 
@@ -365,7 +365,7 @@ class PeerWatch:
             if self.status.phase == TRAINING and self.loss is None:
                 losses = [loss for loss in map(self.loss_of, self.others.values()) if loss is not None]
                 if losses:
-                    # Who has failed says why. Others may be gone because of that.
+                    # A failed task reports the reason. Others may have ended because of it.
                     self.loss = min(losses, key=lambda loss: "has failed" not in loss)
                     logging.error("%s.", self.loss)
             session = self.session

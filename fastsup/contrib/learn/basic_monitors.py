@@ -171,7 +171,7 @@ class EveryN(BaseMonitor):
         self._last_successful_step = step
 
     def end(self, session: Any = None) -> None:
-        """Calls `every_n_post_step` if the last step wasn't one to act in. See `BaseMonitor.end`."""
+        """Calls `every_n_post_step` unless it acted in the last step. See `BaseMonitor.end`."""
         super().end(session=session)
         if self._last_successful_step != self._last_active_step:
             self.every_n_post_step(self._last_successful_step, session)

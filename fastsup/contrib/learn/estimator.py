@@ -101,7 +101,7 @@ class Trainable(abc.ABC):
           steps: number of steps. None: until the data ends.
           batch_size: size of the batches of `x`.
           monitors: monitors and hooks for training.
-          max_steps: global step at which training ends, in place of `steps`.
+          max_steps: global step at which training ends, instead of `steps`.
 
         Returns:
           The object itself.
@@ -269,7 +269,7 @@ class RunConfig(ClusterConfig, core.RunConfig):
 
 
 class NotFittedError(ValueError, AttributeError):
-    """An Estimator has no checkpoint, and is asked for what needs one."""
+    """An Estimator has no checkpoint, but an operation requires one."""
 
 
 class _OneBatchHook(session_run_hook.SessionRunHook):  # type: ignore[misc]

@@ -78,7 +78,7 @@ class TaskProperties:
 
     @property
     def task_id(self) -> int:
-        """Index of this process among those of its role."""
+        """Index of this process within its role."""
         return self._task_id
 
     @property
@@ -202,7 +202,7 @@ class RunConfig(TaskProperties):
 
     TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, and "task", with the "type" (the role)
     and the "index" of this process. A cluster has one chief (or one master), any number of workers and parameter
-    servers ("ps"). An evaluator is a task outside the cluster. Without a cluster the process trains alone.
+    servers ("ps"). An evaluator is a task outside the cluster. Without a cluster, the process trains on its own.
 
     Args:
       model_dir: directory for checkpoints, events and exports. Defaults to a temporary one.
@@ -213,7 +213,7 @@ class RunConfig(TaskProperties):
         checkpoints.
       session_config: ConfigProto of the sessions, or None.
       keep_checkpoint_max: number of the newest checkpoints to keep. 0 or None: all.
-      keep_checkpoint_every_n_hours: hours after which one more checkpoint is kept for ever.
+      keep_checkpoint_every_n_hours: hours after which one more checkpoint is kept permanently.
       log_step_count_steps: global steps between two log lines with the loss and the steps per second. None: no lines.
       train_distribute: `tf.distribute.Strategy` to train with, or None.
       device_fn: function of an operation (`op`) that returns its device. Defaults to a function that distributes the
@@ -422,7 +422,7 @@ class RunConfig(TaskProperties):
 
     @property
     def keep_checkpoint_every_n_hours(self) -> float | None:
-        """Hours after which one more checkpoint is kept for ever."""
+        """Hours after which one more checkpoint is kept permanently."""
         return self._keep_checkpoint_every_n_hours
 
     @property

@@ -36,7 +36,7 @@ __all__ = [
 
 _TENSORFLOWS_FILES = os.path.dirname(os.path.abspath(tensorflow.__file__)) + os.sep
 
-# Pairs of TensorFlow's object and ours, by the identifier of the former.
+# Pairs of TensorFlow's and fastsup's objects, by the former's id.
 _OURS: dict[int, tuple[Any, Any]] = {}
 
 
@@ -75,7 +75,7 @@ def _is_tensorflows(value: Any) -> bool:
 
 
 def substitute(theirs: Any, ours: Any) -> None:
-    """Has our class or function stand for TensorFlow's, wherever that is found."""
+    """Replaces TensorFlow's class or function with fastsup's wherever it is found."""
     if _is_tensorflows(theirs):
         _OURS[id(theirs)] = theirs, ours
 

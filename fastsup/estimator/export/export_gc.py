@@ -83,7 +83,7 @@ def union(lf: _Strategy, rf: _Strategy) -> _Strategy:
 
 
 def negation(f: _Strategy) -> _Strategy:
-    """A strategy that chooses what another one leaves out."""
+    """A strategy that selects the paths that another one doesn't."""
     return lambda paths: sorted(set(paths).difference(f(paths)))
 
 

@@ -185,7 +185,7 @@ _LOSS = "loss"
 
 
 def _loss_smaller(best_eval_result: Any, current_eval_result: Any) -> bool:
-    """True if the loss of the second evaluation is smaller than that of the first."""
+    """True if the second evaluation's loss is smaller than the first's."""
     for name, result in (("best_eval_result", best_eval_result), ("current_eval_result", current_eval_result)):
         if not result or _LOSS not in result:
             raise ValueError(f"{name} cannot be empty or no loss is found in it.")
@@ -217,7 +217,7 @@ def _plain(value: Any) -> Any:
 
 
 class BestExporter(SavedModelExporter):
-    """Exports after an evaluation whose result is better than that of the last export.
+    """Exports after an evaluation whose result is better than the last export's.
 
     The best result is stored in the model directory (`best_export.NAME.json`), so that a restarted program exports only
     better models. If that file is missing and there are exports, as from TensorFlow's exporter, the event files have

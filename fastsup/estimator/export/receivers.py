@@ -274,7 +274,7 @@ def build_supervised_input_receiver_fn_from_input_fn(
     """As `build_raw_supervised_input_receiver_fn`, with the types and the shapes of the input of an input_fn.
 
     Args:
-      input_fn: function that makes the input. Called in its own graph.
+      input_fn: function that creates the input. Called in its own graph.
       **input_fn_args: arguments of the input_fn.
 
     Returns:

@@ -114,7 +114,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
         self._evaluation = _EvaluationGraph(self._estimator, self._input_fn, self._hooks)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Evaluates the model as it is before the first step."""
+        """Evaluates the initial model, before the first step."""
         if ops.get_collection(ops.GraphKeys.SAVEABLE_OBJECTS):
             raise ValueError("InMemoryEvaluator does not support saveables other than global variables.")
         self._evaluation.add_assignments(_global_variables())

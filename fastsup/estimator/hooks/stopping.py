@@ -1,4 +1,4 @@
-"""Hooks that stop training: when a function or a metric says so, at a global step, after a time."""
+"""Hooks that stop training: by a function or a metric, at a global step, after a time."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def make_early_stopping_hook(
         raise ValueError("Only one of `run_every_secs` and `run_every_steps` must be set.")
     if distribution.trains_collectively(estimator.config):
         hook = _StopCollectivelyHook(estimator, should_stop_fn, run_every_secs, run_every_steps)
-        # The others learn of it without a hook.
+        # The others are notified without a hook.
         return hook if estimator.config.is_chief else session_run_hook.SessionRunHook()
     if estimator.config.is_chief:
         return _StopOnPredicateHook(should_stop_fn, run_every_secs, run_every_steps)
@@ -473,10 +473,10 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
 
 
 class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Requests a stop some time after the begin of the session.
+    """Requests a stop a given time after the start of the session.
 
     Args:
-      stop_after_secs: seconds from the begin to the stop. The stop comes after the first run that ends later.
+      stop_after_secs: seconds from the start to the stop. The stop happens after the first run that ends later.
 
     Raises:
       TypeError: `stop_after_secs` isn't a number.

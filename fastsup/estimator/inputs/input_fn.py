@@ -67,7 +67,7 @@ def _features_and_labels(result: Any, is_element: bool, input_fn: Any) -> tuple[
 
 
 def _place_of(input_fn: Any) -> str:
-    """Names an input_fn and its place, for an error; "" if it isn't known."""
+    """Names an input_fn and its place, for an error; "" if it is unknown."""
     code = getattr(getattr(input_fn, "func", input_fn), "__code__", None)
     place = "" if code is None else f', File "{code.co_filename}", line {code.co_firstlineno}'
     return "" if input_fn is None else f" The input_fn is {safe_repr(input_fn)}{place}."

@@ -85,7 +85,7 @@ class EvalResult(_EvalResult):
 
 
 class ContinuousEvalListener:
-    """Base of listeners that decide, around each evaluation, whether evaluation goes on."""
+    """Base of listeners that decide, around each evaluation, whether evaluation continues."""
 
     def before_eval(self) -> bool:
         """Called before each evaluation.
@@ -108,12 +108,12 @@ class ContinuousEvalListener:
 
 
 class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverListener):  # type: ignore[misc]
-    """Evaluates after a checkpoint is saved, unless the throttle says no, and always after the last one.
+    """Evaluates after a checkpoint is saved, unless it is throttled, and always after the last one.
 
     Args:
       evaluator: `Evaluator` to call.
       eval_throttle_secs: minimum seconds from one evaluation to the next.
-      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation goes on.
+      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation continues.
       eval_throttle_steps: minimum global steps from one evaluation to the next, or None.
     """
 
@@ -128,7 +128,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         self._eval_throttle_secs = eval_throttle_secs
         self._eval_throttle_steps = eval_throttle_steps
         self._continuous_eval_listener = continuous_eval_listener
-        # Both are set when training begins.
+        # Both are set when training starts.
         self._timer: Any = None
         self._awaits_first_save = False
         self.eval_result: Any = None
@@ -136,7 +136,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
 
     @property
     def has_begun(self) -> bool:
-        """True if training has begun. A model that had reached `max_steps` before isn't trained."""
+        """True if training has started. A model that had reached `max_steps` before isn't trained."""
         return self._timer is not None
 
     def begin(self) -> None:
@@ -180,7 +180,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         return True
 
     def _throttle_reason(self, step: Any) -> str | None:
-        """The reason why the checkpoint of a step comes too soon, or None."""
+        """The reason why a step's checkpoint is skipped as too recent, or None."""
         if not self._timer.should_trigger_for_step(step):
             return (
                 f"Skip the current checkpoint eval due to throttle secs ({self._eval_throttle_secs} secs). Step "

@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]) -> tuple[Any, _Result]:
-    """Evaluates a checkpoint, or a newer one if the checkpoint is deleted meanwhile.
+    """Evaluates a checkpoint, or a newer one if the checkpoint is deleted during the evaluation.
 
     This repeats, with a warning each time, while training saves as many checkpoints as it keeps before an evaluation
     has restored one. It ends with training at the latest: the last checkpoint isn't deleted.
@@ -67,7 +67,7 @@ def _is_older(path: Any, other: Any) -> bool:
 
 
 def _names_checkpoint(error: Exception, path: Any) -> bool:
-    """True if an error's message has the checkpoint's path, as that of a failed restore has."""
+    """True if an error's message contains the checkpoint's path, like a failed restore's."""
     return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) in str(error)
 
 
@@ -120,7 +120,7 @@ class EvaluationGraph:
 
 
 def _variables_of(graph: Any) -> list[int]:
-    """What says that something has added variables to a graph."""
+    """The exception for variables that were added to a graph."""
     return [
         len(graph.get_collection_ref(name)) for name in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
     ]
@@ -266,7 +266,7 @@ class Evaluator:
         return status
 
     def _is_throttled(self, path: Any, throttle_steps: int) -> bool:
-        """True for a checkpoint that comes too soon after the last one evaluated. Logs the reason."""
+        """True for a checkpoint that is too recent after the last evaluated one. Logs the reason."""
         step, previous = step_in_name(path), step_in_name(self._previous_path)
         if step is None or previous is None or not 0 <= step - previous < throttle_steps or self._is_last_step(step):
             return False

@@ -43,7 +43,7 @@ class TrainingExecutor:
       train_spec: `TrainSpec`.
       eval_spec: `EvalSpec`, or None if this task doesn't evaluate.
       train_hooks: iterable of `tf.compat.v1.train.SessionRunHook`, in addition to those of train_spec.
-      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation goes on. Called in a single
+      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation continues. Called in a single
         process and in an evaluator.
 
     Raises:
@@ -123,7 +123,7 @@ class TrainingExecutor:
         self._start_distributed_training(saving_listeners=self._train_spec.saving_listeners)
 
     def run_worker(self) -> None:
-        """Trains. A worker that is the chief of collectives saves the checkpoints, too."""
+        """Trains. A worker that is the chief of collective training also saves the checkpoints."""
         is_chief = self._estimator.config.is_chief
         self._start_distributed_training(saving_listeners=self._train_spec.saving_listeners if is_chief else None)
 

@@ -333,7 +333,7 @@ class EstimatorV1(EstimatorForwards):
     ) -> Iterator[Any]:
         """Yields predictions for the input, until the input ends.
 
-        The model is built when the first prediction is requested. Several predictors can be used in turns.
+        The model is built when the first prediction is requested. You can alternate several predictors.
 
         Args:
           input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair, the first element is
@@ -432,7 +432,7 @@ class EstimatorV1(EstimatorForwards):
 
         Args:
           input_receiver_fn_map: dictionary from `ModeKeys` to functions that return an input receiver. The other
-            arguments, and the result, are those of `export_saved_model`.
+            arguments, and the result, are the same as for `export_saved_model`.
 
         Raises:
           ValueError: no mode has a function, the checkpoint is missing, or it lacks a variable.

@@ -107,7 +107,7 @@ def evaluate_once(
     checkpoint_path: Any, master: str, scaffold: Any, eval_ops: Any, final_ops: Any, hooks: list[Any], config: Any,
     executor: str = "auto", progress: bool = False,
 ) -> Any:  # fmt: skip
-    """Evaluates the model in the default graph once. The arguments are those of `run_evaluation`."""
+    """Evaluates the model in the default graph once. The arguments are the same as for `run_evaluation`."""
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
         checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config,

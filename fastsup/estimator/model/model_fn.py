@@ -365,7 +365,7 @@ def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
 
 
 def call_logit_fn(logit_fn: Callable[..., Any], features: Any, mode: str, params: Any, config: Any) -> Any:
-    """Calls a logit_fn with those of the arguments that it takes.
+    """Calls a logit_fn with the arguments that it accepts.
 
     Args:
       logit_fn: function of `features` and any of `mode`, `params`, `config`.
@@ -408,7 +408,7 @@ class _TPUEstimatorSpec(NamedTuple):
 
 
 class _HostCallHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Runs in each step what a host_call has returned."""
+    """Runs a host_call's result in each step."""
 
     def __init__(self, tensors: Any) -> None:
         self._tensors = tensors
@@ -465,7 +465,7 @@ def _called(name: str, call: Any) -> Any:
 
 
 class TPUEstimatorSpec(_TPUEstimatorSpec):
-    """What the model_fn of a TPUEstimator returns.
+    """The result of a TPUEstimator's model_fn.
 
     Args:
       mode: one of `tf.estimator.ModeKeys`.
@@ -476,8 +476,7 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
         names to metric objects or (value, update) pairs.
       export_outputs: dictionary from names of signatures to `export.ExportOutput`.
       scaffold_fn: function that makes the `Scaffold`, or None.
-      host_call: function, and the list or dictionary of tensors that it is called with. What it returns is run in each
-        step.
+      host_call: function, and the list or dictionary of tensors that it is called with. Its result is run in each step.
       training_hooks: hooks in training.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.

@@ -32,7 +32,7 @@ _NO_BATCH = (
 
 
 class PredictModel(NamedTuple):
-    """A model as it is built for predictions, and what its session needs."""
+    """A model built for predictions, with the needs of its session."""
 
     predictions: Any
     scaffold: Any

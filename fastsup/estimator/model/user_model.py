@@ -76,7 +76,7 @@ def _exchange(state: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def graph_keras_names(graph: Any) -> Iterator[None]:
-    """A context in which Keras 3 numbers layers by the counters of a graph, in place of those of the thread.
+    """A context in which Keras 3 numbers layers by the counters of a graph, instead of those of the thread.
 
     The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
     that all replicas have the same names. This function doesn't import Keras.
@@ -114,7 +114,7 @@ def _replica_device_setter(config: Any) -> Any:
 
 
 class UserModel:
-    """What an Estimator's trainer, evaluator, predictor and exporter are given.
+    """The input of an Estimator's trainer, evaluator, predictor and exporter.
 
     `methods` is the Estimator, whose methods a subclass may override.
     """
@@ -159,7 +159,7 @@ class UserModel:
         return path or None
 
     def warn_if_untrained(self, checkpoint_path: Any, results: str) -> None:
-        """Warns of results of a model as it is initialized, if the caller has named a model directory."""
+        """Warns about results of an untrained model, if the caller passed a model directory."""
         if checkpoint_path or self.has_temporary_dir or self.warm_start_settings:
             return
         # A caller that names a directory expects a trained model there.
@@ -218,7 +218,7 @@ class UserModel:
         return parse_input_fn_result(self.methods._call_input_fn(input_fn, mode), input_fn)
 
     def call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-        """Calls the model_fn with those of the arguments that it takes."""
+        """Calls the model_fn with the arguments that it accepts."""
         arguments = self._accepted_arguments(self.model_fn, labels=labels, mode=mode, config=config)
         if labels is not None and "labels" not in arguments:
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")

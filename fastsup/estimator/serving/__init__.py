@@ -1,1 +1,1 @@
-"""Predictions of an Estimator that is asked again and again: the model is built once."""
+"""Repeated predictions of an Estimator, with a model that is built once."""

@@ -50,7 +50,7 @@ class ModelInputs:
         self._only = read[0] if len(read) == 1 else None
 
     def check_sizes(self, feed_dict: dict[Any, Any]) -> None:
-        """Says what is wrong with values that the model has failed with, if it is their size."""
+        """Reports the wrong size of values for which the model failed."""
         dense = {tensor: value for tensor, value in feed_dict.items() if isinstance(tensor, tensor_lib.Tensor)}
         for tensor, value in dense.items():
             if not tensor.shape.is_compatible_with(np.shape(value)):
@@ -65,7 +65,7 @@ class ModelInputs:
             raise ValueError(f"The features have different numbers of examples: {examples}.")
 
     def feed_dict(self, features: Any) -> dict[Any, Any]:
-        """What a session is fed for a prediction."""
+        """The feeds of a session for a prediction."""
         if self._names is None:
             nest.assert_shallow_structure(self._tensors, features, check_types=False)
             values = nest.flatten_up_to(self._tensors, features, check_types=False)

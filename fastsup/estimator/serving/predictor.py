@@ -57,7 +57,7 @@ class LoadedModel:
             return not self._is_retired
 
     def release(self) -> None:
-        """Says that a thread that has taken it is done. An error of the end is logged: the thread has its result."""
+        """Releases it after a thread's use. An error of the end is logged: the thread has its result."""
         with self._lock:
             self._users -= 1
             is_last = self._is_retired and not self._users
@@ -89,7 +89,7 @@ class LoadedModel:
 
 
 class _Built(NamedTuple):
-    """A model as it is built: its graph, a `PredictModel`, and what is fed."""
+    """A built model: its graph, a `PredictModel`, and its feeds."""
 
     graph: Any
     model: Any
@@ -105,7 +105,7 @@ class Predictor:
         with fastsup.estimator.Predictor(estimator) as predict:
             predict({"x": [[1.0, 2.0, 3.0]]})
 
-    If the model has `prediction_hooks`, they are called around each prediction, and threads predict in turns.
+    If the model has `prediction_hooks`, they are called around each prediction, and only one thread predicts at a time.
 
     Args:
       estimator: the `Estimator`.
@@ -116,8 +116,8 @@ class Predictor:
       predict_keys: names of the predictions to return, if the predictions are a dictionary. Defaults to all.
       checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the model
         predicts with its initial values, with a warning if a model directory was given.
-      follow_secs: seconds between two looks for a newer checkpoint. The call that finds one loads it, while other
-        threads go on with the one before. None: stay with the first one; `reload` looks for a newer one.
+      follow_secs: seconds between two checks for a newer checkpoint. The call that finds one loads it, while other
+        threads continue with the previous one. None: stay with the first one; `reload` looks for a newer one.
 
     Raises:
       TypeError: `estimator` isn't an Estimator, or `features` has a member that isn't a `tf.TensorSpec`.
@@ -213,14 +213,14 @@ class Predictor:
         return predictions
 
     def reload(self) -> bool:
-        """Loads the newest checkpoint, if it is another one than that in use. Other threads predict meanwhile.
+        """Loads the newest checkpoint unless it is already in use. Other threads can keep predicting.
 
         Returns:
           True if one was loaded.
 
         Raises:
           RuntimeError: the predictor is closed.
-          tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. The one before stays.
+          tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. The previous one stays in use.
         """
         with self._loading:
             self._check_open()
@@ -233,7 +233,7 @@ class Predictor:
             return True
 
     def close(self) -> None:
-        """Closes the session, when the calls of other threads have ended. A second call does nothing."""
+        """Closes the session when other threads' calls have finished. A second call does nothing."""
         with self._loading:
             self._is_closed = True
             loaded, self._loaded = self._loaded, None
@@ -280,7 +280,7 @@ class Predictor:
                 loaded.retire(logs_errors=True)
 
     def _follow(self) -> None:
-        """Looks for a newer checkpoint, unless another thread does. A failure leaves the one before."""
+        """Checks for a newer checkpoint, unless another thread does. After a failure, the previous one stays in use."""
         if not self._loading.acquire(blocking=False):
             return
         try:
@@ -306,7 +306,8 @@ class Predictor:
             return None, 0
         with contextlib.suppress(OSError):
             return path, os.stat(path + ".index").st_mtime_ns
-        # Another file system, of which TensorFlow tells seconds. If there is no such file, restoring it says so.
+        # Another file system, of which TensorFlow tells seconds. If there is no such file, the restore raises the
+        # error.
         with contextlib.suppress(errors.OpError):
             return path, file_io.stat(path + ".index").mtime_nsec
         return path, 0

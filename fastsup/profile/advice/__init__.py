@@ -1,1 +1,1 @@
-"""What the numbers of a report say about the program: what to change, and what that saves."""
+"""Advice from the numbers of a report: possible changes, and the time that each saves."""

@@ -1,4 +1,4 @@
-"""What to change in a Keras program: the costs of its passes, and what a change of each saves."""
+"""Advice for a Keras program: the costs of its passes, and the time that a change of each saves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STEPS_PER_EXECUTION = 10
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
 # If the mean of a callback is above what nearly all of its calls take by this factor, it works now and then.
 _SKEW = 5
-# What it takes to make a lifted function.
+# The time to lift a function.
 LIFTING_NS = 100_000_000
 _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
 
@@ -55,13 +55,13 @@ _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     """The costs of Keras's passes that the program can change, without those of its callbacks."""
     every_pass = [part for part in report.sessions if part.is_pass]
-    # What a callback evaluates is a cost of the callback.
+    # An evaluation by a callback counts as the callback's cost.
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
     rows = _rows_of(report, passes)
     loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
     _, opened_ns, times_opened, is_of_arrays = _opening(rows)
     yield from _of_loop(report, rows, sum(part.runs for part in loops))
-    # An accelerated model makes its calls at less cost in these passes, too.
+    # An accelerated model's calls are also cheaper in these passes.
     every_row = _rows_of(report, every_pass)
     spared, spared_outside = _spared(report, every_row), _spared(report, rows)
     if spared.ns:
@@ -93,7 +93,7 @@ def _rows_of(report: ProfileRows, passes: Iterable[SessionPart]) -> list[Row]:
 
 
 def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
-    """What it costs to open and end inputs.
+    """The cost of opening and ending inputs.
 
     Returns:
       The nanoseconds; these without single stalls; the number of times; and True if Keras makes the inputs of arrays.
@@ -137,12 +137,12 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
 
 
 class _Spared(NamedTuple):
-    """What an accelerated model wouldn't do.
+    """The work that an accelerated model saves.
 
     Attributes:
       calls: calls of step functions by TensorFlow.
-      calls_ns: what it spares of them, in nanoseconds.
-      predict_ns: what it spares of Keras's own work in calls of `predict` with one batch each.
+      calls_ns: the time saved in these calls, in nanoseconds.
+      predict_ns: the time saved in Keras's own work in calls of `predict` with one batch each.
       opened_ns: what Keras makes of arrays, without single stalls.
       all_opened_ns: the same, as the rows have it.
       functions: number of functions to accelerate.
@@ -162,8 +162,8 @@ class _Spared(NamedTuple):
 
 
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
-    """What an accelerated model spares of the rows of passes."""
-    # Of one batch alone, it calls the function without the rest of Keras's predict.
+    """The time that an accelerated model saves in the rows of passes."""
+    # For one batch, it calls the function without the rest of Keras's predict.
     single = {
         part.name for part in report.sessions if part.role == "predict" and part.is_pass and part.runs <= part.sessions
     }
@@ -180,7 +180,7 @@ def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
 
 
 def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
-    """What it costs that TensorFlow calls the functions of models."""
+    """The cost of TensorFlow's calls of model functions."""
     parts = [
         f"{duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
         f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, measured on this machine"
@@ -201,11 +201,11 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
         f"{': it pays off in a longer run' if is_short else ''}. `python -m fastsup run --keras SCRIPT` "
         "does it without an edit. Steps of many operations save more: use --compare."
     )
-    return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
+    return Cost("the time that fastsup.keras.accelerate(model) saves", spared.ns, text)
 
 
 def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """What it costs that Python runs the functions of models."""
+    """The cost of running model functions in Python."""
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
     if calls:

@@ -1,6 +1,6 @@
 """The advice of a report: the largest cost that the program can change, and how; or that there is none.
 
-Of steps and hooks, of functions that TensorFlow traces, and of TensorFlow's own classes in the place of fastsup's.
+Advice on steps and hooks, on functions that TensorFlow traces, and on TensorFlow classes that fastsup can replace.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def counterpart(name: str) -> str:
 
 
 def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
-    """Returns advice for a program that only has sessions of TensorFlow's own, or plain ones: the line to change."""
+    """Returns advice for a program with only TensorFlow sessions, or plain sessions: the line to change."""
     sessions = list(sessions)
     if not sessions:
         return []
@@ -275,7 +275,7 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
 
 
 def _in_the_pool(report: ProfileRows) -> str:
-    """Advice on light runs in a session that was told to use the thread pool, or ""."""
+    """Advice on short runs in a session with executor="thread_pool", or ""."""
     for session in report.sessions:
         light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
         if light and session.asked_executors == ("thread_pool",):
@@ -364,7 +364,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
 
 
 def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
-    """Advice on a hook of TensorFlow's own, if fastsup has one of the same name, or ""."""
+    """Advice on a TensorFlow hook, if fastsup has one of the same name, or ""."""
     kind = owner.partition(" #")[0]
     for part in report.sessions:
         if part.name == session and kind in part.tensorflow_hooks and counterpart(kind):

@@ -1,1 +1,1 @@
-"""What a profile holds: recorded as training runs, by the thread that it runs in, and read as numbers."""
+"""The contents of a profile: recorded during training, in the training thread, and read as numbers."""

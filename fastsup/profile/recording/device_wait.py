@@ -17,7 +17,7 @@ _MOST_STEPS = 64
 class DeviceWait:
     """Waits after each step until devices have done their work; after a few steps, while there never is any.
 
-    A wait costs tens of microseconds where there is nothing to wait for: more than a small step on the CPU.
+    A wait costs tens of microseconds even without work to wait for: more than a small step on the CPU.
 
     Args:
       wait: function that waits until the devices are idle.
@@ -46,7 +46,8 @@ class DeviceWait:
 
 
 def wait_for_devices() -> DeviceWait | None:
-    """Returns what waits until TensorFlow's accelerators have done the work of a step; None if it uses none.
+    """Returns a function that waits until TensorFlow's accelerators have finished a step's work; None without
+    accelerators.
 
     TensorFlow isn't imported, nor are its devices opened, for this.
     """

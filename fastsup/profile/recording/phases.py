@@ -50,7 +50,7 @@ FETCHES = "fetches"
 # Fetched by the session, for hooks that count by it and aren't called in the run.
 STEP_FETCH = "global step"
 BETWEEN = "between steps"
-# What the session does itself in a run that calls hooks.
+# The session's own work in a run that calls hooks.
 HOOK_DISPATCH = "hook dispatch"
 PLAN_MAKING = "plan making"
 FEED_CONVERSION = "feed conversion"
@@ -61,7 +61,7 @@ LISTENER = "listener"
 PASS_SETUP = "setup"
 PASS_EPOCHS = "between epochs"
 PASS_LOOP = "Keras's loop"
-# What a pass calls for each batch.
+# The function that a pass calls for each batch.
 PASS_FUNCTIONS = ("train_function", "test_function", "predict_function")
 # Logs as Python's numbers, for callbacks: it waits until the batch is done.
 LOGS = "logs to Python"
@@ -81,7 +81,7 @@ KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
 WEIGHTS = "weights to Python"
 # A trace of a `fastsup.function` becomes a separate graph.
 LIFTING = "lifting"
-# The detail of calls of a `fastsup.function` that TensorFlow runs begins with this.
+# The detail of `fastsup.function` calls that TensorFlow runs starts with this.
 BY_TENSORFLOW = "by TensorFlow"
 # What runs the function of a pass: TensorFlow's own call of a function, or Python, operation by operation.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
@@ -89,7 +89,7 @@ BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
 # The detail of traces of functions in a dataset.
 INPUT_TRACES = "of tf.data's functions"
-# The role of the calls of a `fastsup.function`, in place of that of a session.
+# The role of the calls of a `fastsup.function`, instead of a session's role.
 FUNCTION_ROLE = "call"
 # Ends the owner of what a callback does in a thread that Keras has given it.
 IN_A_THREAD = ", in a thread"
@@ -161,7 +161,7 @@ class Timeline:
             self._open.remove(entry)
 
     def phases(self) -> list[tuple[str, int, int]]:
-        """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was begun)."""
+        """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was started)."""
         if not self._stopped and (self._open or threading.get_ident() == self._thread):
             self._charge()
         worked = any(name not in ("import", "build") for name in self._totals)

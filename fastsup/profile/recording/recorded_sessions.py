@@ -1,4 +1,4 @@
-"""What a profile needs to know of TensorFlow's sessions and hooks: saves, plans, the cost of fetched values."""
+"""A profile's data about TensorFlow sessions and hooks: saves, plans, the cost of fetched values."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
     Returns:
       A function without arguments. It returns a dictionary: `asked`, the session's executor mode; `plans`, a list of
       dictionaries with fetches, feeds, executor, on_trial and seconds; `operations`, the number of operations in the
-      graph. The dictionary is empty for a session that is gone, or isn't a `fastsup.Session`.
+      graph. The dictionary is empty if the session no longer exists, or isn't a `fastsup.Session`.
     """
     if not isinstance(session, SessionRunner):
         return dict

@@ -31,7 +31,7 @@ cdef int CALIBRATION_STEPS = 400
 
 
 def drop_scopes_of_other_threads():
-    """Drops the scopes of all threads but this one. For the child of a fork, where the other threads are gone."""
+    """Drops the scopes of all threads but this one. For the child of a fork, which doesn't have the other threads."""
     cdef fs_scope** place = open_scopes()
     cdef fs_thread_trace* trace
     while place[0] is not NULL:
@@ -149,7 +149,7 @@ cdef class RecorderProbe(Probe):
     """What a recorder is told of a session or loop. Made by `Recorder.new_probe`."""
 
     cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1:
-        """Begins to record a session or loop. Arguments as for `new_recorder_probe`."""
+        """Starts recording a session or loop. Arguments as for `new_recorder_probe`."""
         self.recorder = recorder
         self.caller = caller
         self.hooks = hooks
@@ -343,7 +343,7 @@ cdef class Recorder(SpanRegistry):
     cdef int calibrate(self) except -1:
         """Initializes the log with the cost of recording, measured on empty spans.
 
-        Medians are used, as other programs may run meanwhile.
+        Uses medians, because other programs may run at the same time.
         """
         cdef fs_thread_trace trace
         cdef SpanStats stats = SpanStats()
@@ -376,7 +376,7 @@ cdef class Recorder(SpanRegistry):
         self.cost_outside_step = max(one - reading - (two - one) - reading, 0.0)
         return 0
 
-    # What sessions and loops ask of a profiler.
+    # The profiler's interface for sessions and loops.
 
     def new_probe(self, origin, hooks, session):
         cdef RecorderProbe probe
@@ -392,7 +392,7 @@ cdef class Recorder(SpanRegistry):
         return probe
 
     def _session_info_of(self, session):
-        """Returns a function that describes a session, as for `new_caller`. A subclass may know sessions."""
+        """Returns a function that describes a session, as for `new_caller`. A subclass may support sessions."""
         return dict
 
     def _wait_of_loops(self):
@@ -400,10 +400,10 @@ cdef class Recorder(SpanRegistry):
         return None
 
     def _watch(self, hooks):
-        """Has the parts of hooks' callbacks recorded. A subclass may know hooks.
+        """Has the parts of hooks' callbacks recorded. A subclass may support hooks.
 
         Returns:
-          A function without arguments that ends it, or None.
+          A function without arguments that stops it, or None.
         """
         return None
 
@@ -486,8 +486,8 @@ cdef class Recorder(SpanRegistry):
         """Records every session and loop of the program that doesn't have its own profiler, until `stop`.
 
         Args:
-          replaceable: whether another recorder may be started meanwhile. It then records until it is stopped, and this
-            one goes on after that.
+          replaceable: whether another recorder may be started in the meantime. It then records until it is stopped,
+            after which this one continues.
 
         Raises:
           RuntimeError: another recorder is on, and isn't replaceable.

@@ -38,7 +38,7 @@ cdef class SessionStats:
         Args:
           calls: number of batches.
           total_ns: nanoseconds.
-          max_ns: the longest wait; 0 if it isn't known.
+          max_ns: the longest wait; 0 if it is unknown.
         """
         self.input_calls += calls
         self.input_ns += total_ns
@@ -211,7 +211,7 @@ cdef class Recording(Profiler):
             return 0
         session.asked_executors.add(found["asked"])
         for plan in found["plans"]:
-            # A model may be compiled again for another runner: both are kept.
+            # A model may be recompiled for another runner, so both are kept.
             runner = plan["executor"] if session.origin.library == "keras" else ""
             key = (tuple(plan["fetches"]), tuple(plan["feeds"]), runner)
             if key in session.executors or len(session.executors) < MAX_EXECUTORS:
@@ -503,7 +503,7 @@ cdef class SpanRegistry(Recording):
         Args:
           origin: the `SessionOrigin`, or None.
           session_info: function that returns a dictionary: `asked`, the executor mode of the session; `plans`, a list
-            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty once the session is gone.
+            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty after the session is deleted.
 
         Returns:
           The caller's number, from 1. It isn't used again, while the identity of a session's fetches may be.

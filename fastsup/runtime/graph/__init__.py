@@ -1,1 +1,1 @@
-"""What can be read off a graph: its devices, what a step costs, what changes the global step and the variables."""
+"""Properties of a graph: its devices, the cost of a step, the writers of the global step and the variables."""

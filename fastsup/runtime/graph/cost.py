@@ -1,6 +1,6 @@
-"""What a step costs: the time of its operations, and the memory of what is compiled of it.
+"""The cost of a step: the time of its operations, and the memory of its compiled plan.
 
-Shapes are what the estimate lives on. A dimension that isn't known before the step runs is taken for the size of the
+Shapes are what the estimate lives on. A dimension that isn't known before the step runs is treated as the size of the
 batches that the graph's datasets make, where it comes from there, and for a large one anywhere else.
 """
 
@@ -25,7 +25,7 @@ _FREE = frozenset(
     }
 )  # fmt: skip
 _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
-# Where the size of a batch is among the inputs of a dataset that makes batches.
+# Position of the batch size among the inputs of a batching dataset.
 _BATCH_SIZE_INPUT = {
     "BatchDataset": 1,
     "BatchDatasetV2": 1,
@@ -36,7 +36,7 @@ _BATCH_SIZE_INPUT = {
     "ExperimentalMapAndBatchDataset": -3,
 }
 _FROM_DATASETS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
-# The number of their results doesn't follow from that of their inputs.
+# The number of their results doesn't depend on the number of their inputs.
 _RESIZING = ("Where", "Unique", "Tile", "Range", "Fill", "Ragged", "SparseFill", "Dynamic", "TensorArray", "TensorList")
 
 
@@ -86,7 +86,7 @@ class StepCost:
         for op in operations:
             secs = self.secs(op)
             total += secs
-            # Inputs were created first, but for the back edges of loops.
+            # Inputs were created first, except for the back edges of loops.
             before = max((chain_ending_at.get(source, 0.0) for source in sources_of(op)), default=0.0)
             chain_ending_at[op] = secs + before
         return total - max(chain_ending_at.values(), default=0.0)
@@ -167,7 +167,7 @@ def callable_bytes(operations: Iterable[ops.Operation]) -> int:
     """An estimate of the bytes of a callable, rather too high than too low.
 
     Args:
-      operations: what the callable runs.
+      operations: the callable's operations.
     """
     size = _CALLABLE
     for op in operations:

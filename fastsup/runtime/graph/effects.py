@@ -1,4 +1,4 @@
-"""What the operations of a step change, and what a step that fails leaves undone."""
+"""The effects of a step's operations, and the effects that a failed step skips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastsup.runtime.graph.operations import (
     sources_of,
 )
 
-# Operations with state that can be evaluated again: they only look at it.
+# Stateful operations that can be evaluated again, because they only read.
 _EVALUATED_AGAIN = frozenset(
     {
         "VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape",
@@ -171,7 +171,7 @@ _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient",
 
 
 class VariableAccess(enum.IntEnum):
-    """What a run does to variables."""
+    """A run's access to variables."""
 
     READS = 0
     WRITES = 1
@@ -230,7 +230,7 @@ def _definition(graph: Any, name: str) -> Any:
 
 
 def handle_source(tensor: Any) -> ops.Operation:
-    """The operation that a handle comes from."""
+    """The operation that produces a handle."""
     op: ops.Operation = tensor.op
     seen = set()
     while op.type in PASSES_ON and op.inputs and op not in seen:
@@ -262,7 +262,7 @@ Zeta _Arg
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"
-# These may fail by some of their inputs: axes, sizes, indices. Constants and shapes are no such values: a step in which
+# These may fail because of some inputs: axes, sizes, indices. Constants and shapes are no such values: a step in which
 # they are wrong never runs.
 _BY_ALL_BUT_THE_FIRST = """
 All Any ArgMax ArgMin BroadcastTo Cumprod Cumsum EuclideanNorm ExpandDims Gather GatherNd GatherV2 MatrixBandPart
@@ -293,7 +293,7 @@ _OPAQUE = ("resource", "variant")
 
 
 class CanFail:
-    """Tells whether an operation can fail. It must be asked of those before that the operation depends on.
+    """Returns whether an operation can fail. It must be asked of those before that the operation depends on.
 
     Args:
       by_shapes: whether shapes that don't fit count. Else, what an operation does with shapes and constants alone
@@ -346,7 +346,7 @@ def _source(tensor: Any) -> ops.Operation:
 
 
 # When an operation fails, TensorFlow's ordinary executor still runs all that doesn't depend on it: a counter, the
-# number of values of a metric. The single-threaded executor stops at once. What it has run until then are the
+# number of values of a metric. The single-threaded executor stops immediately. What it has run until then are the
 # operations that happen to be sorted before the one that fails, in an order that changes from graph to graph. The state
 # after such a step is that of the ordinary executor only if each operation with an effect runs before, or depends on,
 # what fails.

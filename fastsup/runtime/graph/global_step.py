@@ -1,4 +1,4 @@
-"""What a run does to the global step, proven from the graph.
+"""A run's effect on the global step, proven from the graph.
 
 In a local session a variable changes only by operations of the session's own graph. So where every operation that
 can write the global step is known, a run that reaches none of them leaves it alone, and a run that reaches one

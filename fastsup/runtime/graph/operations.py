@@ -54,7 +54,7 @@ def calls_type(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
 
     Args:
       op: the operation.
-      is_wanted: tells of a type whether it is wanted.
+      is_wanted: returns whether a type is wanted.
     """
     return op.type in FUNCTION_CALLS and any(is_wanted(node.op) for node in nodes_of_functions(op))
 

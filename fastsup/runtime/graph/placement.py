@@ -81,7 +81,7 @@ def devices_of_step(
 
 
 def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]) -> bool:
-    """True if a step is on one device alone.
+    """True if a step is on a single device.
 
     Args:
       operations: the operations of the step.
@@ -96,7 +96,7 @@ def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any],
 
 
 def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str]) -> bool:
-    """True if operations are on the first CPU device alone, whatever is fed and fetched.
+    """True if operations are only on the first CPU device, regardless of feeds and fetches.
 
     Args:
       operations: the operations.

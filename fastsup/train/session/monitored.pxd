@@ -21,7 +21,7 @@ cdef class SessionChain:
     cdef CoordinatedBase coordinated
     cdef object in_coordinated
     cdef WrappedBase hooked
-    # The engine that steps can start in; None where a step has to go through each session.
+    # The engine in which steps can start; None if a step has to go through each session.
     cdef StepEngine engine
 
     cdef bint is_current(self, object outermost) noexcept
@@ -30,8 +30,8 @@ cdef class SessionChain:
 
 cdef class MonitoredSessionBase:
     cdef public object _sess
-    # What the last step of run_loop returned, also where it then has raised; None before. With a feed_fn, that of the step
-    # before, also inside the loop.
+    # The result of the last step of run_loop, even if the loop then raised an error; None before the first step. With a
+    # feed_fn, the previous step's result, also inside the loop.
     cdef readonly object last_result
     cdef SessionChain chain
 

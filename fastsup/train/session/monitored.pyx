@@ -1,6 +1,6 @@
 """What a monitored session does for each step: it runs in the engine of its innermost session, or goes session by session.
 
-SteppingFunction is a step as a function of what is fed: `make_callable`.
+SteppingFunction is a step as a function of its feeds: `make_callable`.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -145,7 +145,7 @@ cdef class MonitoredSessionBase:
         return chain
 
     cdef object step(self, RunRequest request):
-        """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
+        """Runs one step; in a loop, at least one, and more if nothing has to be checked between them."""
         cdef SessionChain chain = self.current_chain()
         if chain.engine is None:
             return self.step_through(request)
@@ -166,7 +166,8 @@ cdef class MonitoredSessionBase:
         return result
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-        """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
+        """Runs one step with the hooks around it. Arguments and result are the same as in
+        `tf.compat.v1.Session.run`."""
         if pending_signal():
             raise_pending()
         return self.step(new_request(fetches, feed_dict, options, run_metadata))
@@ -204,8 +205,8 @@ cdef class MonitoredSessionBase:
     def run_loop(self, fetches, steps=None, feed_fn=None):
         """Runs step after step: the training loop itself, until `should_stop()`.
 
-        `last_result` is what the last step returned. It is set when the loop ends, also by an error. With a `feed_fn`,
-        it is set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
+        `last_result` is the last step's result. It is set when the loop ends, also by an error. With a `feed_fn`, it is
+        set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
 
         Args:
           fetches: what to fetch in each step, as for `run`.
@@ -215,14 +216,14 @@ cdef class MonitoredSessionBase:
             named `last_result` always gets that result.
 
         Returns:
-          What the last step returned; None if no step was run.
+          The last step's result; None if no step was run.
 
         Raises:
           RuntimeError: the session is closed.
           ValueError: `steps` is negative.
           TypeError: `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
-          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
-            last step that ended well returned.
+          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` is then the last
+          successful step's result.
         """
         cdef RunRequest request = new_request(fetches, None, None, None)
         request.steps_left = INT64_MAX
@@ -238,7 +239,7 @@ cdef class MonitoredSessionBase:
         return self.loop(request, feed_fn, takes_result)
 
     cdef object loop(self, RunRequest request, object feed_fn, bint takes_result):
-        """The loop: each turn makes one step, or as many as come before the engine has to ask something."""
+        """The loop: each iteration runs one step, or all steps until the engine has to check something."""
         cdef SessionChain chain
         cdef bint runs_itself = self.runs_itself()
         cdef object result = None
@@ -270,11 +271,12 @@ cdef class MonitoredSessionBase:
     def make_callable(self, fetches, feed_list=None, accept_options=False):
         """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
 
-        It is for programs that run several sets of fetches in turns. After a preemption it runs in the new session.
+        It is for programs that alternate between several sets of fetches. After a preemption it runs in the new
+        session.
 
         Args:
           fetches: what to fetch, as for `run`.
-          feed_list: list of what is fed, as the keys of the `feed_dict` of `run`; None for nothing.
+          feed_list: list of the fed elements, like the keys of the `feed_dict` of `run`; None for nothing.
           accept_options: whether the function takes `options` and `run_metadata`, as `run` does.
 
         Returns:
@@ -283,7 +285,7 @@ cdef class MonitoredSessionBase:
         Raises:
           RuntimeError: the session is closed.
           TypeError: `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
-          ValueError: `fetches` names what the graph doesn't have.
+          ValueError: `fetches` names elements that the graph doesn't have.
         """
         self.check_open()
         if feed_list is not None and not isinstance(feed_list, (list, tuple)):
@@ -327,7 +329,7 @@ cdef object own_copy(object fetches):
 
 
 cdef class SteppingFunction:
-    """A step of a monitored session as a function of what is fed. Made by `make_callable`."""
+    """A step of a monitored session as a function of its feeds. Made by `make_callable`."""
 
     cdef MonitoredSessionBase session
     cdef object fetches
@@ -361,8 +363,8 @@ cdef class SteppingFunction:
         if kwargs:
             if not self.accept_options or not kwargs.keys() <= {"options", "run_metadata"}:
                 raise TypeError(
-                    f"This callable got keyword arguments {sorted(kwargs)}. It takes values alone; with "
-                    "make_callable(..., accept_options=True) it takes options and run_metadata too."
+                    f"This callable got keyword arguments {sorted(kwargs)}. It accepts only values; with "
+                    f"make_callable(..., accept_options=True) it also accepts options and run_metadata."
                 )
             return self.session.run(self.fetches, feed_dict, **kwargs)
         if not self.runs_itself:
@@ -373,7 +375,7 @@ cdef class SteppingFunction:
         return self.session.run_step(self.fetches, feed_dict)
 
     cdef int bring_plan(self, dict feed_dict) except -1:
-        """Puts the plan where the session looks first."""
+        """Moves the plan to the place that the session checks first."""
         cdef SessionChain chain = self.session.current_chain()
         cdef SessionRunner runner
         if chain.engine is None or chain.engine.runner is None or chain.hooked._sess is not chain.engine.runner:

@@ -66,7 +66,7 @@ def log_failed_end(what: str, error: BaseException) -> None:
 
 
 def hooks_argument(name: str, hooks: Any) -> Any:
-    """Checks the hooks that were given for an argument, and adapts those of step loops. An empty list for None."""
+    """Checks the hooks passed in an argument, and adapts loop hooks. An empty list for None."""
     try:
         once_only = iter(hooks or []) is hooks
     except TypeError as error:
@@ -233,7 +233,7 @@ class _MonitoredSession(MonitoredSessionBase):
         return self._tf_sess()
 
     def executor_info(self) -> list[PlanExecutor]:
-        """Tells which executor runs each combination of fetches and feeds, as `fastsup.Session.executor_info`.
+        """Returns the executor of each combination of fetches and feeds, like `fastsup.Session.executor_info`.
 
         Returns:
           List of `PlanExecutor` tuples. Empty after the session was closed, and if the session creator makes another
@@ -264,7 +264,7 @@ class _MonitoredSession(MonitoredSessionBase):
         by_signal = is_by_signal(exception_type)
         # A session that the signal has interrupted in a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:
-            # The exception goes on after this and ends the program.
+            # The exception then propagates and ends the program.
             try:
                 self._end_and_close(None)
             except BaseException as error:
@@ -361,7 +361,7 @@ def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
 
 
-# TensorFlow's classes are the last bases, for isinstance alone: our classes define every method.
+# TensorFlow's classes are the last bases, only for isinstance: fastsup's classes define every method.
 class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession):  # type: ignore[misc]
     """A session with hooks, which initializes or restores its model and recovers from preemptions.
 
@@ -386,8 +386,8 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         one raises its error. None: no limit, as in TensorFlow.
       handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
         then the program, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint is saved.
-        A second signal of the kind ends the program at once. None: True if a hook saves checkpoints, which is a
-        `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
+        A second signal of the same kind ends the program immediately. None: True if a hook saves checkpoints, which is
+        a `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
       profiler: `fastsup.HookProfiler` that records the costs of hooks and steps. None: the profiler of the whole
         program, if one is on.
 
@@ -430,7 +430,7 @@ class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularM
       stop_grace_period_secs: seconds that threads have to end in `close`.
       checkpoint_filename_with_path: path of the checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at a directory that has no checkpoint yet.
+      recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: whether to show the progress on stderr: adds a `ProgressHook`, unless `hooks` has one.

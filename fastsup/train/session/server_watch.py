@@ -16,10 +16,10 @@ from fastsup.runtime.session import Session
 
 __all__ = ["watch_servers"]
 
-# Seconds without the end of a step after which the tasks are asked, and seconds that they have to answer.
+# Seconds without a finished step after which the tasks are probed, and seconds that they have to answer.
 STILL_SECS = 60.0
 ANSWER_SECS = 60.0
-# Seconds between two questions to the coordinator while the tasks are asked.
+# Seconds between two checks of the coordinator while the tasks are probed.
 _POLL_SECS = 1.0
 
 
@@ -73,7 +73,7 @@ class _ServerWatch:
         return bool(self._coord.should_stop()) or self._progress() != seen
 
     def _all_answer(self, session: Session, seen: Any) -> bool:
-        """Whether all tasks answer; also if the session goes on, or ends, while they are asked."""
+        """Whether all tasks answer, or the session continues or ends during the probe."""
         self._probe = self._probe or probe_servers(os.fsdecode(session.sess_str), session._config)
         try:
             for _ in range(max(1, round(ANSWER_SECS / _POLL_SECS))):
@@ -83,7 +83,7 @@ class _ServerWatch:
                 if self._goes_on(seen):
                     return True
         except errors.OpError as error:
-            # They do answer. If something is wrong, the step itself will say so.
+            # They do answer. If there is an error, the step itself will raise it.
             logging.debug("The servers of %s answer with an error: %s", session.sess_str, error)
             self._probe = None
             return True

@@ -65,7 +65,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         return self._session_manager
 
     def _new_session_manager(self, **options: Any) -> Any:
-        """Makes the SessionManager. A subclass may make another one."""
+        """Makes the SessionManager. A subclass may create a different one."""
         return session_manager.SessionManager(**options)
 
 
@@ -79,7 +79,7 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
       checkpoint_dir: directory whose newest intact checkpoint is restored; or
       checkpoint_filename_with_path: path of the checkpoint to restore. At most one of the two.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at a directory that has no checkpoint yet.
+      recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
       max_wait_secs: seconds to wait at most until every server that the session needs answers. None: no limit.
 

@@ -65,7 +65,8 @@ _LONGEST_SILENCE_SECS = 600.0
 
 
 def check_recovery_wait_secs(value: Any) -> None:
-    """Refuses seconds between two polls that aren't finite. Warns of a negative number, which is taken for no pause."""
+    """Refuses seconds between two polls that aren't finite. Warns about a negative number, which is treated as no
+    pause."""
     if not isinstance(value, Real):
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
     if not float(value) < math.inf:
@@ -90,9 +91,9 @@ def number_of_workers() -> int:
 def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1) -> float:
     """Returns the pause before the next look of a wait for the chief, in seconds.
 
-    A chief that is being restarted is back within seconds, or not for long. So looks come early at first, and a wait is
-    never longer than it had to be by more than a quarter, or half a second. Many workers, who have all lost the same
-    task at the same moment, take longer pauses of different lengths, which spares the parameter servers.
+    A chief that is being restarted is back within seconds, or not for long. The first checks are therefore frequent,
+    and a wait overshoots by at most 25%, or half a second. Many workers, who have all lost the same task at the same
+    moment, take longer pauses of different lengths, which spares the parameter servers.
     """
     shortest = workers / _LOOKS_PER_SEC
     if shortest > _FIRST_PAUSE_SECS:
@@ -101,7 +102,7 @@ def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1)
 
 
 class WaitLog:
-    """Logs a wait: at once, then at intervals that double. A first interval of 0 or less is taken as 1 second."""
+    """Logs a wait: immediately, then at intervals that double. A first interval of 0 or less is taken as 1 second."""
 
     def __init__(self, interval: float) -> None:
         self._started = steady()
@@ -137,7 +138,7 @@ def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededErro
 
 
 def wait_for_servers(master: str, config: Any, limit: float, log_interval: float, log: WaitLog | None = None) -> None:
-    """Waits until all tasks of a cluster answer. A session's first run would block for ever without them."""
+    """Waits until all tasks of a cluster answer. A session's first run would block forever without them."""
     probe = probe_servers(master, config)
     log = log or WaitLog(log_interval)
 
@@ -197,8 +198,8 @@ class Readiness(NamedTuple):
 class ReadyCheck:
     """Checks a model by the flags of its two reports of uninitialized variables.
 
-    It knows the reports that `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make. For any other op, or
-    None, each check returns False, and the caller has to run the op.
+    It supports the reports of `tf.compat.v1.report_uninitialized_variables` and `Scaffold`. For any other op, or None,
+    each check returns False, and the caller has to run the op.
     """
 
     def __init__(self, ready_op: Any, ready_for_local_init_op: Any) -> None:
@@ -213,11 +214,12 @@ class ReadyCheck:
                 self._local_init_positions = [position[key] for key in keys]
 
     def is_ready(self, session: Any) -> bool:
-        """Returns True if every variable is initialized. False if one isn't, or if the flags don't tell."""
+        """Returns True if every variable is initialized. False if one isn't, or if the flags don't show it."""
         return _all_true(session, self._flags)
 
     def is_ready_for_local_init(self, session: Any) -> bool:
-        """Returns True if every variable that `local_init_op` needs is initialized; False if the flags don't tell."""
+        """Returns True if every variable that `local_init_op` needs is initialized; False if the flags don't show
+        it."""
         if self._local_init_positions is None:
             return _all_true(session, self._local_init_flags)
         values = _values(session, self._flags)
@@ -642,6 +644,6 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             return session, restore.from_directory(directory, limit, self._recovery_wait_secs)
 
     def _remember_restored(self, session: Session, path: str | None) -> None:
-        """Notes that the session's state is that of a checkpoint. `local_init_op` runs again after each restart."""
+        """Records that the session's state equals a checkpoint's. `local_init_op` runs again after each restart."""
         if path is not None and self._restore == "strict":
             session._note_checkpoint(path, session.gate.passed)

@@ -103,7 +103,7 @@ def MonitoredTrainingSession(
       summary_dir: directory of the summaries. Defaults to `checkpoint_dir`.
       save_graph_def: whether to write the graph with the checkpoints.
       executor: executor mode, as for `fastsup.Session`.
-      async_save: whether training goes on while a checkpoint is written, as for `CheckpointSaverHook`.
+      async_save: whether training continues while a checkpoint is written, as for `CheckpointSaverHook`.
       recovery_wait_secs: the most seconds between two of a worker's checks of the model. The first ones come sooner.
       restore: "strict" or "partial", as for `SessionManager`.
       max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`. None: no limit.

@@ -1,7 +1,7 @@
 """The sessions that a monitored session nests: RecoverableSession(CoordinatedSession(HookedSession(session))).
 
-Each can be used, subclassed and replaced alone, as TensorFlow's can. Where they are as delivered, a monitored session
-leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
+Each can be used, subclassed and replaced separately, like TensorFlow's. Where they are as delivered, a monitored
+session leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
 CoordinatedSessionCreator nests them, at the start and after each preemption.
 """
 
@@ -99,7 +99,7 @@ def _ended_in(session: Any) -> tuple[int, int]:
 
 
 class WrappedSession(WrappedBase):
-    """A session around another one, to which it hands everything on.
+    """A session around another one, to which it delegates everything.
 
     Args:
       sess: the session to wrap.
@@ -142,7 +142,7 @@ class WrappedSession(WrappedBase):
         return self._sess.raw_session() if isinstance(self._sess, WrappedSession) else self._sess
 
     def close(self) -> None:
-        """Closes the wrapped session. What a preemption raises meanwhile is logged, not raised."""
+        """Closes the wrapped session. Errors from a preemption in the meantime are logged, not raised."""
         if self._sess:
             try:
                 self._sess.close()
@@ -265,7 +265,7 @@ class CoordinatedSession(WrappedSession, CoordinatedBase):
         try:
             self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
         finally:
-            with contextlib.suppress(Exception):  # What is worth knowing has been raised by join().
+            with contextlib.suppress(Exception):  # join() has already raised any important error.
                 super().close()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -306,8 +306,8 @@ class RecoverableSession(WrappedSession):
 
     Args:
       sess_creator: the `SessionCreator` that makes the sessions to wrap.
-      max_recoveries: number of failures in a row to recover from; the next one is raised. A row ends when a step has
-        run with its hooks, or through `run`; a row of failed saves when a save has ended well. The first recovery
+      max_recoveries: number of failures in a row to recover from; the next one is raised. A row ends after a step that
+        runs with its hooks, or through `run`; a row of failed saves ends after a successful save. The first recovery
         follows immediately, the others after 0.1 seconds, 0.2 and so on to 30. None: no limit.
     """
 
@@ -319,7 +319,7 @@ class RecoverableSession(WrappedSession):
         self._has_run_step = False
         # The error that was the last one of too many.
         self._given_up_with: Exception | None = None
-        # The error that the last session was given up after, until another one is made.
+        # The error for which the last session was abandoned, until a new one is created.
         self._lost_with: Exception | None = None
         super().__init__(self._create_session())
 
@@ -344,8 +344,8 @@ class RecoverableSession(WrappedSession):
                 return session
 
     def _count_failure(self, occasion: str, error: Exception) -> None:
-        """Counts a failure, warns of it, and waits; or raises the error if there were too many in a row."""
-        # A signal that came while hooks were called, which it doesn't interrupt.
+        """Counts a failure, logs a warning, and waits; or raises the error after too many consecutive failures."""
+        # A signal that arrived during hook calls, which it doesn't interrupt.
         raise_pending()
         if error is self._given_up_with:
             raise error  # It comes here again from the run that wanted a session.

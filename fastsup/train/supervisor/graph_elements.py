@@ -78,7 +78,7 @@ def check_saver(graph: ops.Graph, saver: Any) -> None:
         ) from None
 
 
-# Stands for an argument that was left out. It is TensorFlow's value, so it can also be passed by position.
+# Represents an omitted argument. It is TensorFlow's value, so it can also be passed by position.
 USE_DEFAULT = 0
 
 

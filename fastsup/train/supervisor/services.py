@@ -304,7 +304,7 @@ class Checkpoints:
             return
         held = stop_signals.holds_signals()
         try:
-            # A write that has failed is made up for by this one.
+            # This write replaces a failed one.
             self._writer.wait_and_log()
             path = save(sess, saver, self.path, global_step=global_step)
             stop_signals.log_last_save(path or self.path)
@@ -313,7 +313,7 @@ class Checkpoints:
 
 
 class _Service(coordinator.LooperThread):  # type: ignore[misc]
-    """A thread that uses the Supervisor's session at once, and then every `timer_interval_secs` seconds."""
+    """A thread that uses the Supervisor's session immediately, and then every `timer_interval_secs` seconds."""
 
     def __init__(self, sv: Any, sess: Any, timer_interval_secs: float) -> None:
         super().__init__(sv.coord, timer_interval_secs)

@@ -216,7 +216,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         thread's name and stack. "raise": a RuntimeError, as in TensorFlow.
       handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end a `managed_session` between two
         steps, with a checkpoint, and then the program, with exit code 143 or KeyboardInterrupt. A second signal of the
-        kind ends the program at once. None: True for the chief with a `logdir`, which saves.
+        same kind ends the program immediately. None: True for the chief with a `logdir`, which saves.
       profiler: `fastsup.HookProfiler` that records the runs of the thread that makes the session. None: the profiler of
         the whole program, if one is on.
 

@@ -1,1 +1,1 @@
-"""Calls that make all steps of a loop themselves, such as Keras's `fit`, in a profile."""
+"""Records calls that run all steps of a loop themselves, such as Keras's `fit`."""

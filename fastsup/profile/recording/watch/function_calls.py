@@ -1,4 +1,4 @@
-"""What is recorded of a `tf.function` that the program calls: each call is a step, if nothing is recorded around it."""
+"""Records a program's `tf.function`: each call is a step, unless it is inside another recording."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["replacements"]
 
 
 def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
-    """What stands in the place of a method of TensorFlow while a profiler is on."""
+    """The replacement of a TensorFlow method while a profiler is on."""
     replaced = functools.partial(
         recorded_calls,
         phase=RUNTIME,

@@ -1,4 +1,4 @@
-"""What is recorded of Keras: its passes, and calls for single batches."""
+"""Records Keras: its passes, and calls for single batches."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _ACCELERATION = "_fastsup_acceleration"
 _TIMED_INPUT = "_fastsup_timed_input"
 # Ends an iterator.
 _END = object()
-# Takes a batch from an iterator of Python's.
+# Takes a batch from a Python iterator.
 _wait: Callable[[Iterator[Any]], Any] = timed_batch_part(lambda batches: next(batches, _END), INPUT_WAIT)
 # What makes numbers of logs.
 _timed_logs = functools.partial(timed_batch_part, phase=LOGS)
@@ -159,7 +159,7 @@ _first = timed(next, OPEN_INPUT)
 
 
 def replacements(keras: ModuleType) -> Iterator[Replacement]:
-    """What stands in the place of methods of Keras's classes while a profiler is on."""
+    """The replacements of methods of Keras classes while a profiler is on."""
     package = keras.Model.__module__.partition(".")[0]
     yield from _of_models(keras.Model)
     yield from _of_callbacks(keras.callbacks.CallbackList)
@@ -320,7 +320,7 @@ def _profiler_among(callbacks: Any) -> Any:
 
 
 def _with_timed_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What makes an iterator of Python's over batches, each of which is waited for."""
+    """Creates a Python iterator over batches, and times the wait for each."""
 
     def waited_for(batches: Iterator[Any]) -> Iterator[Any]:
         while (batch := _wait(batches)) is not _END:
@@ -349,7 +349,7 @@ def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def recorded(self: Any) -> Iterator[Any]:
         batches = method(self)
-        # The others without a frame of ours between.
+        # The others, without a fastsup frame in between.
         return itertools.chain(first_of(self, batches), batches)
 
     return recorded

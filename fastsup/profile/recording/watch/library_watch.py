@@ -25,7 +25,7 @@ class LibraryWatch:
         self._started = False
 
     def start(self) -> None:
-        """Begins to watch: now, or as soon as the program imports a library."""
+        """Starts watching: now, or as soon as the program imports a library."""
         if not self._started:
             self._started = True
             _REPLACEMENTS.start()

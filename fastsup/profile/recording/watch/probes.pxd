@@ -6,7 +6,7 @@ from fastsup.profile.recording.statistics cimport SpanStats
 
 
 cdef class CallProbe(RecorderProbe):
-    # What a call is charged to, unless `called` knows better.
+    # The default part to which a call is charged, unless `called` determines another.
     cdef SpanStats main_stats
 
     cdef int setup_calls(self, object recorder, object origin, object session_info, str phase, str detail) except -1

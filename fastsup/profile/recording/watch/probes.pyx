@@ -1,7 +1,7 @@
-"""What is recorded of calls that are steps by themselves: of a pass, of single calls, and of functions within them.
+"""Records calls that are steps themselves: passes, single calls, and functions within them.
 
-A pass is a call that makes all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment it is in
-its own code, in a method of a callback, or in what it calls for each batch. Functions of Python that stand in the place
+A pass is a call that runs all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment it is
+in its own code, in a callback's method, or in its function for each batch. Functions of Python that stand in the place
 of Keras's methods (keras_passes.py) tell which: the interpreter calls them at less cost than compiled ones.
 """
 
@@ -23,7 +23,7 @@ from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.watch.timed_method import timed_method
 
-# The most places of calls whose probe is kept.
+# Maximum number of call sites whose probe is kept.
 cdef Py_ssize_t MAX_PLACES = 64
 
 
@@ -52,7 +52,7 @@ cdef class CallProbe(RecorderProbe):
         return result
 
     cdef int called(self) except -1:
-        """A call has returned: now it is known what it is to be charged to."""
+        """After a call has returned, the part to charge is known."""
         return 0
 
     cdef int charge_to(self, SpanStats stats) except -1:
@@ -180,7 +180,7 @@ cdef class PassProbe(RecorderProbe):
         self.close()
 
     cdef int unwind(self) except -1:
-        """Leaves what the pass is in, but for its own code."""
+        """Leaves what the pass is in, except for its own code."""
         cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
         while trace.depth > self.depth + 1:
             fs_span_leave(trace)
@@ -204,7 +204,7 @@ cdef class PassProbe(RecorderProbe):
         fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_STEP, &self.loop_stats.c)
         self.in_batch = True
         if self.skips_waits and not (<fs_thread_trace*> self.scope.trace).muted:
-            # What has been waited for in steps that are left out is left out, too.
+            # Waits in skipped steps are also skipped.
             self.skips_waits = False
             self.inputs = [(timed_input, timed_input.read()) for timed_input, _ in self.inputs]
 
@@ -219,7 +219,7 @@ cdef class PassProbe(RecorderProbe):
             self.unwind()
 
     def end_batch(self):
-        """The batch has ended."""
+        """The batch is complete."""
         self.leave_batch()
 
     def leave_batches(self):
@@ -293,7 +293,7 @@ cdef class TimedMethod:
         self.placed = vars(callback)[name] = timed_method(self, method)
 
     def enter(self):
-        """A call of the method begins.
+        """A call of the method starts.
 
         Returns:
           None if it is recorded in this thread's pass, and `leave` is to be called after it. Else a function to call in
@@ -349,7 +349,7 @@ def pass_of_list(callback_list):
 
 
 def enter_phase(str phase):
-    """A part of a batch begins. Returns whether it is recorded, and `leave_phase` is to be called after it."""
+    """A part of a batch starts. Returns whether it is recorded, and `leave_phase` is to be called after it."""
     cdef RecorderProbe here = recorded_here()
     if here is None:
         return False
@@ -361,7 +361,7 @@ def enter_phase(str phase):
 
 
 def leave_phase():
-    """The part has ended."""
+    """The part is complete."""
     cdef RecorderProbe here = recorded_here()
     if here is not None:
         fs_span_leave(trace_of_this_thread(here.recorder))

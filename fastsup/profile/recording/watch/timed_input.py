@@ -79,7 +79,7 @@ class TimedInput:
                 tf.raw_ops.DestroyResourceOp(resource=waits, ignore_lookup_error=True)
 
     def read(self) -> InputWait:
-        """Returns what has been waited for so far, in all iterations."""
+        """Returns the wait so far, over all iterations."""
         with tf.device("/CPU:0"):
             text = tf.raw_ops.StatsAggregatorSummary(iterator=self._waits).numpy()
         for value in summary_pb2.Summary.FromString(text).value:
@@ -93,7 +93,7 @@ def timed_input(dataset: Any) -> TimedInput | None:
     """Times a dataset.
 
     Args:
-      dataset: what a pass iterates over.
+      dataset: the dataset of a pass.
 
     Returns:
       The dataset with its times; None if it isn't a `tf.data.Dataset`, such as one that a strategy distributes.

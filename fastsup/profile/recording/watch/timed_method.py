@@ -1,4 +1,5 @@
-"""A method of a callback that is recorded as long as a pass is. In Python: a call costs less than of a compiled one."""
+"""A method of a callback that is recorded as long as a pass is. In Python, because a call costs less than calling a
+compiled function."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class _Span(Protocol):
 
 
 def timed_method(span: _Span, method: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes what stands in the place of a callback's method.
+    """Creates the replacement of a callback's method.
 
     Args:
       span: the `TimedMethod` that is told when it is called.

@@ -1,4 +1,5 @@
-"""What is recorded of TensorFlow's traces: each function that becomes a graph, and why again, by their signatures."""
+"""Records TensorFlow's traces: each function that is converted to a graph, and the reason for a retrace, by
+signature."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ class Traces:
         *_: Any,
         **named: Any,
     ) -> str:
-        """Describes a trace: the function, and if it has been traced before, in what this one differs."""
+        """Describes a trace: the function, and how the trace differs from earlier ones."""
         if str(name).startswith(_OF_INPUT):
             return INPUT_TRACES
         # Keras's functions have names without meaning to the user.
@@ -152,6 +153,6 @@ def _reference(function: Any) -> Any:
 
 
 def replacements(func_graph: ModuleType) -> Iterator[Replacement]:
-    """What stands in the place of functions of TensorFlow while a profiler is on."""
+    """The replacements of TensorFlow functions while a profiler is on."""
     detail = Traces().detail
     yield func_graph, "func_graph_from_py_func", functools.partial(timed, phase=TRACING, detail_of=detail)
