@@ -409,6 +409,7 @@ _ELSEWHERE = {
     "on_validation_end": "on_evaluation",
     "on_validation_epoch_end": "on_evaluation",
 }
+_OF_EPOCHS = ("on_epoch_end", "on_train_epoch_end")
 # As alike as "on_evaluation" and "on_evaluate". The names "log_error" and "on_error" are less alike.
 _ALIKE = 0.83
 
@@ -513,7 +514,14 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
         if name.startswith("_") or not isinstance(value, types.FunctionType):
             continue
         # An argument that another base class also accepts is for that class.
-        callback = None if any(name in vars(kind) for kind in others) else _callback_like(name, type(hook))
+        is_anothers = any(name in vars(kind) for kind in others)
+        if name in _OF_EPOCHS and not is_anothers:
+            warnings.append(
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. For the end of an epoch, use "
+                "a PeriodicHook with every_epochs, or fastsup.loop.every(epochs=1)."
+            )
+            continue
+        callback = None if is_anothers else _callback_like(name, type(hook))
         # A hook that has the callback has the other method for something else.
         if callback in _OPTIONAL and hasattr(hook, callback):
             continue

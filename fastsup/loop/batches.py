@@ -87,7 +87,8 @@ class Epochs:
         Raises:
           StopIteration: all epochs are complete, or the data has no batch.
         """
-        if self._epoch == self._epochs:
+        # A checkpoint may be of a training with more epochs.
+        if self._epochs is not None and self._epoch >= self._epochs:
             raise StopIteration
         if self._iterator is None:
             self._iterator = iter(self._batches_of(self._epoch))

@@ -99,6 +99,8 @@ class Checkpoints(PeriodicHook):
         saver = Checkpoints("model", {"state": state, "random": generator}, every_secs=60)
         StepLoop(step, [saver], max_steps=1000, resume_from=saver).run()
 
+    Hooks that change a state, such as a schedule of the learning rate, stand before it in the list of the loop.
+
     A state is one of these:
 
     - a dict, list, `types.SimpleNamespace` or dataclass of arrays of NumPy, JAX or PyTorch, numbers, texts and more
@@ -162,6 +164,7 @@ class Checkpoints(PeriodicHook):
         check_flag(save_at_end=save_at_end)
         self.directory: str = _directory(directory)
         self._states = _states(states)
+        self._given = list(states.values())
         if any(state.is_tensorflows for state in self._states):
             check_no_pattern("directory", self.directory)
         self._keep = math.inf if keep is None else _count("keep", keep)
@@ -272,10 +275,24 @@ class Checkpoints(PeriodicHook):
                 self.directory,
                 others[0][1],
             )
+        if not self._has_begun:
+            self._warn_of_unsaved_batches(loop)
         self._has_begun = True
         self._evaluation = -1, {}
         self.last_saved_step = getattr(loop, "restored_step", None)
         super().begin(loop)
+
+    def _warn_of_unsaved_batches(self, loop: Any) -> None:
+        """Warns of batches whose position no state contains. An object of TensorFlow's may contain it."""
+        batches = getattr(loop, "batches", None)
+        is_saved = any(state is batches for state in self._given) or any(state.is_tensorflows for state in self._states)
+        if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") and not is_saved:
+            _logger.warning(
+                "The position in %r isn't saved: a resumed loop begins with its first batch. Add the batches to the "
+                "states of %r.",
+                batches,
+                self,
+            )
 
     def after_step(self, loop: Any, value: Any) -> None:
         self.never_due()  # An evaluation may have made it due.

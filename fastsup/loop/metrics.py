@@ -218,6 +218,7 @@ class MeansHook(Hook):
         self._results.append(value)
         if loop.global_step >= self._next_step:
             self._report(loop)
+            self._restart(loop)
 
     def after_steps(self, loop: Any, values: Any) -> None:
         """Takes the results of several steps that were made in one call.
@@ -233,9 +234,11 @@ class MeansHook(Hook):
             self._add(columns)
         if loop.global_step >= self._next_step:
             self._report(loop)
+            self._restart(loop)
 
     def end(self, loop: Any) -> None:
         if loop.steps > self._steps_before:
+            # The sums stay for a checkpoint that is saved now: a resumed loop goes on with them.
             self._report(loop)
         self._flush()
 
@@ -246,13 +249,13 @@ class MeansHook(Hook):
 
     def _report(self, loop: Any) -> None:
         self._add(self._columns())
+        self._results = []
         self.steps_per_sec = (loop.steps - self._steps_before) / max(steady() - self._time, 1e-9)
         # If some steps don't have a name, its mean is over the others.
         self.means = {name: total / count for name, (total, count) in self._sums.items()}
         for name, mean in self.means.items():
             self._write(f"mean/{name}", mean, loop.global_step)
         self._write("steps_per_sec", self.steps_per_sec, loop.global_step)
-        self._restart(loop)
 
     def _add(self, columns: Mapping[str, Any]) -> None:
         for name, values in columns.items():

@@ -58,7 +58,8 @@ def train(
 
     - It resumes from the newest intact checkpoint in `directory`, and saves one every minute, at the end, and when
       SIGTERM or SIGINT ends the program. With a `metric`, the best one is also kept.
-    - With `patience`, it ends when the evaluations get no better, and restores the best checkpoint.
+    - With `patience`, it ends when the evaluations get no better. At the end, the best checkpoint in `directory` is
+      restored.
     - The step's numbers, every 100 steps, and the evaluations' numbers are written to `directory/metrics.jsonl`, and
       for TensorBoard if that is installed. A bar or lines show the progress.
     - NaN in a number that the step returns is an error. It is checked every 100 steps, and before a checkpoint.
@@ -149,11 +150,12 @@ def train(
         for writer in writers:
             writer.close()
     if max_steps is not None and not loop.should_stop():
+        remedy = "pass a list or a function of the epoch's number as data" if epochs is None else "pass more epochs"
         _logger.warning(
-            "The data has ended at global step %d, before max_steps=%d. To repeat it, pass a list or "
-            "a function of the epoch's number as data.",
+            "The data has ended at global step %d, before max_steps=%d. To repeat it, %s.",
             loop.global_step,
             max_steps,
+            remedy,
         )
     return loop
 
@@ -231,7 +233,7 @@ def _with_data(
     elif epochs is not None:
         raise ValueError(
             f"epochs={epochs!r} is for data that can be iterated several times, got {data!r:.200}. Pass epochs to "
-            "ArrayBatches, or repeat a dataset."
+            "Epochs or ArrayBatches, or repeat a dataset."
         )
     bound: Any = bind_batches(step, data)
     batches = bound.batches

@@ -725,6 +725,11 @@ def hook_with(name: str, base: type[Hook] = Hook, **more: Any) -> Hook:
 def nothing(*_: Any) -> None: ...
 
 
+def test_a_callback_of_epochs_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    StepLoop(int, [hook_with("on_train_epoch_end", after_step=nothing)])
+    assert "For the end of an epoch, use a PeriodicHook with every_epochs" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("hook", "found"),
     [

@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 from processes import Processes
 
+from fastsup import bind_batches
 from fastsup.loop import (
     Checkpoints,
+    Epochs,
     EvaluateHook,
     NoIntactCheckpointError,
     SavedCheckpoint,
@@ -927,6 +929,15 @@ def test_a_save_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
     assert {"checkpoint.json", "SHA256SUMS", "state.npz"} < flushed
     assert any(name.startswith(".saving-") for name in flushed)
     assert ("fsync", str(tmp_path)) in calls[named:deleted]
+
+
+def test_batches_whose_position_is_not_saved_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    batches = Epochs([1, 2, 3], 2)
+    step = bind_batches(float, batches)
+    StepLoop(step, [Checkpoints(tmp_path / "a", {"state": {}, "batches": batches})], steps=1).run()
+    assert caplog.text == ""
+    StepLoop(step, [Checkpoints(tmp_path / "b", {"state": {}})], steps=1).run()
+    assert "isn't saved: a resumed loop begins with its first batch. Add the batches to the states" in caplog.text
 
 
 def test_two_of_one_directory_in_a_loop_are_refused(tmp_path: Path) -> None:

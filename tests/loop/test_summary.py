@@ -118,7 +118,7 @@ def test_means_over_all_steps_and_the_rest_at_the_end(stepping: Stepping) -> Non
 
 
 def test_a_resumed_loop_writes_the_same_means(tmp_path: Path) -> None:
-    def run(folder: Path, last: int) -> list[tuple[str, float, int]]:
+    def run(folder: Path, last: int, max_steps: int = 30) -> list[tuple[str, float, int]]:
         written: list[tuple[str, float, int]] = []
         state = {"step": 0}
 
@@ -131,10 +131,14 @@ def test_a_resumed_loop_writes_the_same_means(tmp_path: Path) -> None:
         saver = Checkpoints(folder, {"state": state}, every_steps=4)
         hooks = [MeansHook(lambda *number: written.append(number), every_steps=10), saver]
         with contextlib.suppress(KeyError):
-            StepLoop(step, hooks, max_steps=30, resume_from=saver).run()
+            StepLoop(step, hooks, max_steps=max_steps, resume_from=saver).run()
         return [number for number in written if number[0] == "mean/loss"]
 
     whole = run(tmp_path / "whole", 30)
+    run(tmp_path / "stopped", 30, max_steps=13)
+    again = run(tmp_path / "stopped", 30)
+    assert [step for *_, step in again] == [20, 30]
+    assert [mean for _, mean, _ in again] == pytest.approx([mean for _, mean, _ in whole[1:]], rel=1e-12)
     assert [step for *_, step in whole] == [10, 20, 30]
     assert run(tmp_path / "killed", 15) == whole[:1]
     assert run(tmp_path / "killed", 30) == whole[1:]

@@ -118,6 +118,13 @@ def test_epochs_of_data() -> None:
     assert steps == [1, 2, 3, 1, 2, 3, 0, 1, 2]
 
 
+def test_fewer_epochs_than_were_trained(tmp_path: Path) -> None:
+    for epochs, last in (5, 15), (2, 15), (6, 18):
+        states = {"state": {"steps": 0}}
+        loop = train(float, [1, 2, 3], epochs=epochs, states=states, directory=tmp_path, progress=False)
+        assert loop.global_step == last
+
+
 def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     train(float, (i for i in range(3)), max_steps=100, progress=False)
     assert "The data has ended at global step 3, before max_steps=100." in caplog.text
@@ -214,7 +221,7 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"save_secs": 0}, ValueError, "save_secs must be positive, got 0"),
         ({"mode": "max"}, ValueError, "mode='max' needs metric"),
         ({"metric": "a", "mode": "max", "evaluate": int}, ValueError, "metric='a' needs directory, to keep the best"),
-        ({"evaluate": 3}, TypeError, "evaluate must be a function that evaluates, got 3"),
+        ({"evaluate": 3}, TypeError, "evaluate must be an evaluation function, got 3"),
         ({"epochs": 3}, ValueError, "epochs=3 needs data"),
         ({"epochs": 3, "data": iter([1])}, ValueError, "epochs=3 is for data that can be iterated several times"),
         ({"step": coroutine}, TypeError, "step must be a function whose call runs its body, got <function coroutine"),

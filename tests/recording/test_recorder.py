@@ -375,7 +375,7 @@ def test_one_recorder_for_the_program() -> None:
     try:
         with pytest.raises(RuntimeError, match="Another profiler is already on"):
             second.start()
-        with pytest.raises(RuntimeError, match="This profiler is on"):
+        with pytest.raises(RuntimeError, match="This profiler is already on"):
             first.start()
         second.stop()
         StepLoop(int, max_steps=3).run()

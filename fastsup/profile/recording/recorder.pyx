@@ -495,7 +495,7 @@ cdef class Recorder(SpanRegistry):
         cdef Recorder before = program_profiler_now()
         if before is not None and not before.replaceable:
             which = "This" if before is self else "Another"
-            raise RuntimeError(f"{which} profiler is on for the whole program. Only one can be: end its block, or stop it.")
+            raise RuntimeError(f"{which} profiler is already on for the whole program. End its block, or stop it.")
         if before is not None:
             before.interrupt()
         self.replaceable = replaceable
