@@ -517,8 +517,8 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
         is_anothers = any(name in vars(kind) for kind in others)
         if name in _OF_EPOCHS and not is_anothers:
             warnings.append(
-                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. For the end of an epoch, use "
-                "a PeriodicHook with every_epochs, or fastsup.loop.every(epochs=1)."
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. For the end of an epoch, "
+                "use a PeriodicHook with every_epochs, or fastsup.loop.every(epochs=1)."
             )
             continue
         callback = None if is_anothers else _callback_like(name, type(hook))
