@@ -13,6 +13,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 from tensorflow.python.eager import context
+from tensorflow.python.framework import config
 
 from fastsup.core.probe import part_here
 from fastsup.keras.model_function import Call, Epoch
@@ -72,7 +73,8 @@ def _is_random_without_seed() -> bool:
 def _drawing(rows: int) -> Callable[[], NDArray[np.int64]]:
     """A function that draws the order of the next epoch of a call as Keras does: with a seed, always the same one."""
     seed = context.global_seed()
-    if seed is None and _is_random_without_seed():
+    # Without a seed, TensorFlow refuses to draw if operations must be deterministic.
+    if seed is None and not config.is_op_determinism_enabled() and _is_random_without_seed():
         generator = np.random.default_rng()
         return lambda: generator.permutation(rows)
     order = _kept_order(rows, seed) if rows <= _MOST_ROWS_KEPT else _order_of_keras(rows)

@@ -126,7 +126,6 @@ def train(
             guard, directory, states, every_secs=save_secs, metric=metric, mode=mode, keep_best=keep_best
         )
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
         if find_spec("tensorboard") is not None:
             writers.append(TensorBoardWriter(folder))
@@ -171,9 +170,8 @@ class _NumbersOfSteps:
         if not found and not self._warned:
             self._warned = True
             _logger.warning(
-                "The step returned %.200r, which contains no number, so there is nothing to show, write or check "
-                "for NaN. "
-                "Return a loss, or a mapping of names to numbers.",
+                "The step returned %.200r, which contains no number, so there is nothing to show, write or check for "
+                "NaN. Return a loss, or a mapping of names to numbers.",
                 result,
             )
         return found
@@ -218,17 +216,14 @@ def _with_data(
         raise TypeError(f"step must be callable, got {step!r}.")
     if (not isinstance(data, Iterable) and not callable(data)) or isinstance(data, str | bytes | Mapping):
         raise TypeError(f"data must be an iterable of batches, or a function of the epoch's number, got {data!r:.200}.")
-    if (
-        type(data) is tuple
-        and len({getattr(part, "shape", [None])[:1] for part in data}) == 1
-        and hasattr(data[0], "shape")
-    ):
+    rows = [tuple(getattr(part, "shape", ()))[:1] for part in data] if type(data) is tuple else []
+    if rows and all(rows) and len(set(rows)) == 1:
         _logger.warning(
             "data is a tuple of %d arrays, and each of them is taken for a batch. For batches of their rows pass "
             "fastsup.ArrayBatches(data, 32).",
             len(data),
         )
-    if not (hasattr(data, "element_spec") or isinstance(data, Iterator)):
+    if not (isinstance(data, Iterator) or hasattr(data, "element_spec")):
         data = Epochs(data, 1 if max_steps is None and epochs is None else epochs)
     elif epochs is not None:
         raise ValueError(

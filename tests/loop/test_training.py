@@ -136,7 +136,7 @@ def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
     train(lambda batch: 0.5, (np.zeros((4, 2)), np.zeros((4, 1))), progress=False)
     assert "data is a tuple of 2 arrays, and each of them is taken for a batch." in caplog.text
     caplog.clear()
-    train(float, [1, 2], max_steps=2, progress=False)
+    train(float, (1, 2), max_steps=2, progress=False)
     train(float, [1, 2], epochs=2, progress=False)
     assert caplog.text == ""
 
