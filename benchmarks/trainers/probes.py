@@ -103,7 +103,7 @@ def modified(source: str, last_epoch: int | None, patience: int | None, frozen: 
     if patience is not None:
         replaced({"patience=20": f"patience={patience}", "patience = 20": f"patience = {patience}"})
     if frozen:
-        replaced({"Adam(1e-3)": "Adam(0.0)", "lr=1e-3": "lr=0.0", "0.3 * gradient": "0.0 * gradient"})
+        replaced({"Adam(1e-3)": "Adam(0.0)", "lr=1e-3": "lr=0.0", "adam(1e-3)": "adam(0.0)"})
     return source
 
 

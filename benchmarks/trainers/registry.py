@@ -41,7 +41,7 @@ PROGRAMS = (
         settings=_KERAS,
     ),
     # The smaller last batch is left out, as XLA would compile the step for it.
-    Program("fastsup-jax", "fastsup, JAX", _EXAMPLES / "train_jax.py", "fastsup", ("jax",), 42),
+    Program("fastsup-jax", "fastsup, JAX", _EXAMPLES / "train_jax.py", "fastsup", ("jax", "optax"), 42),
     Program("fastsup-torch", "fastsup, PyTorch", _EXAMPLES / "train_torch.py", "fastsup", ("torch",)),
     Program("keras", "Keras `fit`", _HERE / "keras_fit.py", "keras", ("keras", "tensorflow"), settings=_KERAS),
     Program(
