@@ -120,7 +120,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
       The pairs with multiplied gradients.
 
     Raises:
-      ValueError: an argument is of another type, there is no factor, or a gradient to multiply is None.
+      ValueError: an argument has the wrong type, no factor is given, or the gradient to multiply is None.
     """
     if not isinstance(grads_and_vars, list):
         raise ValueError("`grads_and_vars` must be a list.")

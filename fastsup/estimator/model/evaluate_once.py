@@ -41,7 +41,7 @@ __all__ = [
     "with_eval_step",
 ]
 
-# The attribute of a graph that has, by operations of a step, these with the counter of steps.
+# The attribute of a graph with its counted evaluations: by the operations of a step, the same with the step counter.
 _COUNTED = "_fastsup_counted_evaluations"
 
 

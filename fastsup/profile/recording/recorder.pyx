@@ -84,7 +84,7 @@ cdef class StepScope:
 
     def __enter__(self):
         if self.entered:
-            raise RuntimeError("It has already started.")
+            raise RuntimeError("The step has already started.")
         fs_scope_begin(&self.scope, trace_of_this_thread(self.recorder), <PyObject*> self.probe, self.is_step)
         self.entered = True
 

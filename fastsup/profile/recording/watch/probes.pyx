@@ -154,7 +154,7 @@ cdef class PassProbe(RecorderProbe):
     def __enter__(self):
         cdef PassProbe around = pass_here()
         if self.entered:
-            raise RuntimeError("It has already started.")
+            raise RuntimeError("The pass has already started.")
         if around is not None and around.in_function:
             # What was called for a batch has ended the input: an evaluation follows.
             around.settle()
