@@ -1,4 +1,4 @@
-"""Trains a classifier of handwritten digits in JAX with optax, without TensorFlow. Kill it and run it again: it goes on.
+"""Trains a classifier of handwritten digits in JAX with optax, without TensorFlow. A killed run goes on when restarted.
 
 Run `python examples/train_jax.py [folder]`.
 """
