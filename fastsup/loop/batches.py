@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
+from fastsup.steps.batch_call import BatchCall
 
-__all__ = ["BatchStep", "Epochs", "bind_batches"]
+__all__ = ["Epochs", "bind_batches"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -134,25 +135,6 @@ class Epochs:
         self._iterator = None
 
 
-class BatchStep:
-    """A step that takes the next batch, without TensorFlow. `bind_batches` makes it."""
-
-    def __init__(
-        self, step: Callable[..., Any], batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self.step = step
-        self.batches = batches
-        self.args, self.kwargs = args, kwargs
-
-    def __call__(self) -> Any:
-        batch = next(self.batches)
-        arguments = batch if type(batch) in (tuple, list) else (batch,)
-        return self.step(*self.args, *arguments, **self.kwargs)
-
-    def __repr__(self) -> str:
-        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
-
-
 def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> Any:
     """Binds batches to a step function, for use in a `StepLoop`.
 
@@ -180,8 +162,7 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
             "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
             f"{batches!r}."
         )
+    kind: type[BatchCall] = BatchCall
     if "tensorflow" in sys.modules:
-        from fastsup.steps.bind import batch_step
-
-        return batch_step(step, batches, args, kwargs)
-    return BatchStep(step, iter(batches), args, kwargs)
+        from fastsup.steps.bind import BatchStep as kind
+    return kind(step, iter(batches), args, kwargs)

@@ -212,8 +212,6 @@ def _with_data(
         if epochs is not None:
             raise ValueError(f"epochs={epochs!r} needs data. Pass the batches as data, or max_steps.")
         return step, states
-    if not callable(step):
-        raise TypeError(f"step must be callable, got {step!r}.")
     if (not isinstance(data, Iterable) and not callable(data)) or isinstance(data, str | bytes | Mapping):
         raise TypeError(f"data must be an iterable of batches, or a function of the epoch's number, got {data!r:.200}.")
     rows = [tuple(getattr(part, "shape", ()))[:1] for part in data] if type(data) is tuple else []

@@ -236,7 +236,7 @@ class ArrayBatches(_State):
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
                 f"shuffle must be {state['seed'] is not None}, as when the checkpoint was saved, to resume from its "
-                f"position."
+                "position."
             )
         self.seed = state["seed"]
         self.position = state["position"]

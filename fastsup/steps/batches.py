@@ -1,9 +1,8 @@
-"""Batches: in blocks for steps in one call, and as a step's arguments."""
+"""Batches in blocks, for steps in one call."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
@@ -358,24 +357,3 @@ class IteratorBlocks:
 
 def _has_shapes(flat: list[Any], others: list[Any]) -> bool:
     return all(value.shape == other.shape for value, other in zip(flat, others, strict=True))
-
-
-def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
-    return tuple(batch) if type(batch) in (tuple, list) else (batch,)
-
-
-class BatchCall:
-    """Calls a step function with the next batch. `BatchStep` is one that can be fused."""
-
-    def __init__(self, step: Any, batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.step = step
-        self.batches = batches
-        self.args = args
-        self.kwargs = kwargs
-
-    def __call__(self) -> Any:
-        return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
-
-    def __repr__(self) -> str:
-        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import fastsup.runtime  # noqa: F401  (its error names the missing extra if TensorFlow isn't installed)
-from fastsup.steps.batches import BatchCall, as_arguments
+from fastsup.steps.batch_call import BatchCall, as_arguments
 from fastsup.steps.fused import fused_step, without_instance
 from fastsup.steps.native import Bound
 
-__all__ = ["BatchStep", "BoundStep", "batch_step", "bind"]
+__all__ = ["BatchStep", "BoundStep", "bind"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -79,10 +79,3 @@ def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
       TypeError: `step` can't be called.
     """
     return BoundStep(step, args, kwargs)
-
-
-def batch_step(
-    step: Callable[..., Any], batches: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> BatchStep:
-    """What `fastsup.bind_batches` makes if TensorFlow has been imported."""
-    return BatchStep(step, iter(batches), args, kwargs)

@@ -23,7 +23,8 @@ from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
 from fastsup.steps.array_batches import ArrayBatches
-from fastsup.steps.batches import ArrayBlocks, BatchCall, IteratorBlocks, why_not_stacked
+from fastsup.steps.batch_call import BatchCall
+from fastsup.steps.batches import ArrayBlocks, IteratorBlocks, why_not_stacked
 from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
 
 __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_instance"]

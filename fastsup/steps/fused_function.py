@@ -12,7 +12,7 @@ from tensorflow.python.util import nest
 
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
-from fastsup.steps.batches import as_arguments
+from fastsup.steps.batch_call import as_arguments
 
 __all__ = ["FusedFunction", "FusedLoop", "NotFusable", "leaves_of", "reason_of"]
 

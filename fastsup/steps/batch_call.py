@@ -1,0 +1,29 @@
+"""A batch as the arguments of a step function. It needs no TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["BatchCall", "as_arguments"]
+
+
+def as_arguments(batch: Any) -> tuple[Any, ...]:
+    """The arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
+    return tuple(batch) if type(batch) in (tuple, list) else (batch,)
+
+
+class BatchCall:
+    """Calls a step function with the next batch. `BatchStep` is one that can be fused."""
+
+    def __init__(self, step: Any, batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.step = step
+        self.batches = batches
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self) -> Any:
+        return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
+
+    def __repr__(self) -> str:
+        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
