@@ -437,8 +437,8 @@ def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
         if similar:
             return (
                 f"The checkpoint has {', '.join(similar)}, which differs from {wanted} only in the layer's number. "
-                f"Keras numbers unnamed layers in the order of their creation: create all layers in the same order "
-                f"each time (in an Estimator, inside the model_fn), or name each layer, as in "
+                "Keras numbers unnamed layers in the order of their creation: create all layers in the same order "
+                "each time (in an Estimator, inside the model_fn), or name each layer, as in "
                 'tf.keras.layers.Dense(8, name="hidden"). To read an existing checkpoint, give the '
                 "layer its old name, or use tf.compat.v1.train.init_from_checkpoint, which takes a dictionary "
                 "from old names to new ones."

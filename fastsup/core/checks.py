@@ -274,7 +274,7 @@ def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
         return None
     return (
         f"Does {inits[0].__name__}.__init__ call super().__init__(...)? {inits[1].__name__}.__init__, which sets the "
-        f"attributes of its hooks, requires it."
+        "attributes of its hooks, requires it."
     )
 
 
@@ -309,8 +309,8 @@ def check_no_pattern(name: str, directory: Any) -> None:
     if found:
         raise ValueError(
             f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it as a "
-            f"pattern, and would not find them again, or would delete checkpoints in other directories. Rename the "
-            f"directory. See "
+            "pattern, and would not find them again, or would delete checkpoints in other directories. Rename the "
+            "directory. See "
             "`python -m fastsup docs dropin#checkpoints`."
         )
 
@@ -347,8 +347,7 @@ def why_no_loop_hook(hook: Any) -> str:
         return hint_for_class(hook)
     return (
         f". {type(hook).__name__} is a session hook, and requires a session. A subclass of fastsup.core.Hook works in "
-        f"a "
-        "StepLoop and in sessions; fastsup.loop has ready-made ones."
+        "a StepLoop and in sessions; fastsup.loop has ready-made ones."
     )
 
 

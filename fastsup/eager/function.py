@@ -580,7 +580,7 @@ def function(
             if value is not None:
                 raise ValueError(
                     f"{name} must be None for {func!r}, which is already a TensorFlow function; got {value!r}. Pass "
-                    f"it to tf.function."
+                    "it to tf.function."
                 )
         original = func
     else:

@@ -40,7 +40,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
             f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
-            f"out for your own function."
+            "out for your own function."
         )
     folder = os.fspath(directory)
     if not folder:
@@ -259,7 +259,7 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
             f"any of {names}: it is another program's, or the objects have other names in it. Pass the objects under "
-            f"the "
+            "the "
             "names that they were saved with, or use another directory."
         )
 

@@ -442,7 +442,7 @@ def _directory(directory: Any) -> str:
     if not path or "://" in path:
         raise ValueError(
             f"directory must be a local directory, got {path!r}. For other directories, pass a tf.train.Checkpoint "
-            f"and the directory to CheckpointHook."
+            "and the directory to CheckpointHook."
         )
     return path
 

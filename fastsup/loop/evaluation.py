@@ -250,7 +250,7 @@ class EarlyStoppingHook(Hook):
             if late:
                 raise ValueError(
                     f"hooks must have {late[0]!r} before EarlyStoppingHook, which restores the best checkpoint at its "
-                    f"end."
+                    "end."
                 )
         if self._without_progress >= self._patience:
             _logger.info("Skipping training: EarlyStoppingHook had already ended it.")

@@ -301,7 +301,7 @@ def _array_node(value: Any, path: str) -> dict[str, Any] | None:
         if not value.is_fully_addressable:
             raise TypeError(
                 f"{path} is an array of several processes, which one process can't save. Save it with orbax, in a "
-                f"CheckpointHook(function, ...)."
+                "CheckpointHook(function, ...)."
             )
         if _is_key(value):
             return {"kind": "key", "dtype": str(sys.modules["jax"].random.key_impl(value))}
@@ -479,7 +479,7 @@ def _check_type(kind: str, template: Any, path: str) -> None:
     here = "nothing" if template is _MISSING else f"a {type(template).__qualname__}"
     raise ValueError(
         f"{path} is a {kind} in the checkpoint, and {here} here. Create the state, with its initial values, before "
-        f"the restore."
+        "the restore."
     )
 
 
@@ -538,7 +538,7 @@ def _check_tensors(name: str, value: Any) -> None:
     except Exception as error:
         raise TypeError(
             f"{name} is {_brief(value)} of type {type(value).__name__}, which torch.load can't read with "
-            f"weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
+            "weights_only=True. Pass the part with tensors and the rest under two names, or a pair of functions."
         ) from error
 
 

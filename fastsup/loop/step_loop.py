@@ -233,6 +233,6 @@ def _manager_of(resume_from: Any) -> Any:
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook with a manager, got "
+        "resume_from must be a Checkpoints, a tf.train.CheckpointManager, or a CheckpointHook with a manager, got "
         f"{resume_from!r}. To resume from your own save function, restore its state and pass initial_step."
     )

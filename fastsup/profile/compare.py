@@ -64,7 +64,7 @@ def load(path: str) -> dict[str, Any]:
     if profile["schema"] > SCHEMA:
         raise ValueError(
             f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is "
-            f"the last one that this version supports."
+            "the last one that this version supports."
         )
     return profile
 
@@ -105,7 +105,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     if abs(before["steps"] - now["steps"]) > _SAME * now["steps"]:
         text = (
             f"{before['steps']} steps before, {now['steps']} now: one-time costs (setup, tracing, the end) are "
-            f"divided by these."
+            "divided by these."
         )
         lines += [(line, "dim") for line in wrap(text, WIDTH)]
     per_step = [_per_step(profile, old_schema) for profile in (before, now)]

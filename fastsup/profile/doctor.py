@@ -176,7 +176,7 @@ def _print_functions() -> None:
         print(f"many steps in one compiled call: not available: {error}")
     else:
         print(
-            f"many steps in one compiled call (jit_compile=True, "
+            "many steps in one compiled call (jit_compile=True, "
             f"`python -m fastsup docs compiled`): {duration(many)} a step"
         )
 
@@ -206,7 +206,7 @@ def warnings() -> list[str]:
     if len(installed) > 1:
         said.append(
             f"{' and '.join(installed)} are both installed, and overwrite each other's files. Uninstall all of them, "
-            f"and install one."
+            "and install one."
         )
     estimator = version_of("tensorflow-estimator")
     # Of 2.15, fastsup takes the canned models.
@@ -214,7 +214,7 @@ def warnings() -> list[str]:
     if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(
             f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it; for "
-            f"canned models, see `python -m fastsup docs migrating`."
+            "canned models, see `python -m fastsup docs migrating`."
         )
     if cores() < 2:
         said.append("Only one core: the step and the threads of an input pipeline share it.")

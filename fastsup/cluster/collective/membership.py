@@ -35,7 +35,7 @@ def lost_task_error(loss: str) -> errors.UnavailableError:
         None,
         None,
         f"{loss}. Training with MultiWorkerMirroredStrategy can't continue without all of its workers, so this one "
-        f"also ends. Restart all tasks with the same TF_CONFIG: they resume from the newest checkpoint.",
+        "also ends. Restart all tasks with the same TF_CONFIG: they resume from the newest checkpoint.",
     )
     error.loss = loss
     return error
@@ -145,7 +145,7 @@ class Membership:
             listed = ", ".join(f"{name} has {path or 'none'}" for name, path in checkpoints.items())
             raise ValueError(
                 f"The tasks have found different checkpoints in their model_dir: {listed}. It must be the same "
-                f"directory for all of them, on a shared file system: each restores the newest checkpoint from it."
+                "directory for all of them, on a shared file system: each restores the newest checkpoint from it."
             )
         return True
 

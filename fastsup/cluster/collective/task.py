@@ -121,7 +121,7 @@ def ensure_server(config: Any, session_config: Any) -> None:
     if _started:
         raise RuntimeError(
             f"This process is {next(iter(_started))} in an earlier training. It can't become {wanted}: TensorFlow's "
-            f"server can't be stopped. Train it in a separate process."
+            "server can't be stopped. Train it in a separate process."
         )
     options = config_pb2.ConfigProto()
     options.CopyFrom(session_config)

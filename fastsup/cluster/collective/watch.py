@@ -333,7 +333,7 @@ class PeerWatch:
         return (
             f"{peer} ended its training after {status.runs} steps, while this task waits for it in step "
             f"{self.status.runs + 1}: each task must run the same number of steps. Pass the same max_steps to all "
-            f"tasks, and an input that is long enough, such as dataset.repeat()"
+            "tasks, and an input that is long enough, such as dataset.repeat()"
         )
 
     def _tell_and_hear(self) -> None:

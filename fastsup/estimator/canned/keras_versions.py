@@ -154,7 +154,7 @@ def refusing_keras_3(model_to_estimator: Callable[..., Any]) -> Callable[..., An
             raise TypeError(
                 f"keras_model is a model of Keras 3, {keras_model!r}, which can't be made an Estimator. Make it of the "
                 f"classes of tf_keras; or {_SET_VARIABLE}. Or call the model in a model_fn "
-                f"(`python -m fastsup docs estimator`)."
+                "(`python -m fastsup docs estimator`)."
             )
         return model_to_estimator(keras_model, *args, **kwargs)
 

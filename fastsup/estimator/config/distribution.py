@@ -139,9 +139,9 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
     if cluster and local and not (isinstance(cluster, dict) and "master" in cluster):
         raise NotImplementedError(
             f"train_distribute={config._train_distribute!r} isn't supported in a cluster, and TF_CONFIG describes a "
-            f"cluster. Leave `train_distribute` out: the tasks then train with between-graph replication, and the "
-            f"parameter servers hold the variables. Or use tf.distribute.MultiWorkerMirroredStrategy, which trains on "
-            f"all "
+            "cluster. Leave `train_distribute` out: the tasks then train with between-graph replication, and the "
+            "parameter servers hold the variables. Or use tf.distribute.MultiWorkerMirroredStrategy, which trains on "
+            "all "
             "tasks together."
         )
 
@@ -159,7 +159,7 @@ def check_cluster(config: Any) -> None:
     if ours != theirs:
         raise ValueError(
             f"train_distribute is for a cluster with {_described(*theirs)}. TF_CONFIG has {_described(*ours)}. Set "
-            f"TF_CONFIG before you create the strategy, and create it without a different cluster_resolver."
+            "TF_CONFIG before you create the strategy, and create it without a different cluster_resolver."
         )
 
 

@@ -160,7 +160,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         if self._awaits_first_save:
             skip_reason: str | None = (
                 f"Skip the eval of the checkpoint of step {global_step_value}: it precedes the first step of this "
-                f"training."
+                "training."
             )
             self._awaits_first_save = False
         elif listener.before_eval():

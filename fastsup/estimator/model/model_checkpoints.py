@@ -107,7 +107,7 @@ def require_checkpoint(model_dir: Any) -> str:
     if path is None:
         raise ValueError(
             f"Could not find trained model in model_dir: {model_dir}. {describe_directory(model_dir)} Train the model "
-            f"first, or pass the directory of a trained model."
+            "first, or pass the directory of a trained model."
         )
     return path
 
@@ -195,8 +195,8 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
             None,
             None,
             f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {given}. It was "
-            f"passed as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a "
-            f"SavedModel.",
+            "passed as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a "
+            "SavedModel.",
         )
     found = newest_checkpoint(given)
     if found is None:

@@ -173,8 +173,8 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
     if not hasattr(train_op, "graph"):
         raise TypeError(
             f"train_op must be Operation or Tensor, given: {train_op}, a Keras 3 variable. Keras 3 optimizers create "
-            f"no training operation in a graph. Use tf.compat.v1.train.AdamOptimizer or another optimizer in that "
-            f"module, or Keras 2. See `python -m fastsup docs estimator#keras-layers-in-a-model_fn`."
+            "no training operation in a graph. Use tf.compat.v1.train.AdamOptimizer or another optimizer in that "
+            "module, or Keras 2. See `python -m fastsup docs estimator#keras-layers-in-a-model_fn`."
         )
     if isinstance(train_op, variables.Variable):
         train_op = train_op.op

@@ -145,7 +145,7 @@ def check_specs(specs: Any) -> None:
     for path, spec in nest.flatten_with_joined_string_paths(specs):
         if not isinstance(spec, tensor_spec.TensorSpec):
             raise TypeError(
-                f"features must have a tf.TensorSpec for each feature, or be a function that returns a "
+                "features must have a tf.TensorSpec for each feature, or be a function that returns a "
                 f"ServingInputReceiver; {path or 'it'} is {spec!r}."
             )
 

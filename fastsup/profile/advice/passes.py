@@ -73,8 +73,8 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "the wait for input",
             total,
             f"{duration(total / times)} a batch, in which the step function waits. A keras.utils.PyDataset prepares "
-            f"batches in the background with more workers (workers=4); a tf.data.Dataset with map(..., "
-            f"num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() prepares them once.",
+            "batches in the background with more workers (workers=4); a tf.data.Dataset with map(..., "
+            "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() prepares them once.",
         )
     if times_opened > 1 and not (spared.ns and is_of_arrays):
         yield Cost(
@@ -213,7 +213,7 @@ def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
             "running eagerly",
             total,
             f"{duration(total / calls)} a batch: Python runs each operation (run_eagerly=True). Without that setting, "
-            f"TensorFlow runs a graph of the step, which is many times faster.",
+            "TensorFlow runs a graph of the step, which is many times faster.",
         )
 
 

@@ -238,7 +238,7 @@ def _may_be_compiled(report: ProfileRows) -> list[str]:
         return []
     return [
         f"Try jit_compile=True: of steps as light as {_listed(list(dict.fromkeys(light)))}, XLA compiles a loop, "
-        f"which StepLoop, run_loop and fit call for many steps at a time if a trial shows that this is faster "
+        "which StepLoop, run_loop and fit call for many steps at a time if a trial shows that this is faster "
         "(`python -m fastsup docs compiled`)."
     ]
 
@@ -253,8 +253,8 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     if phase not in {row.phase for row in report.session} and report.step_time.mean_ns < _TOO_SHORT_NS:
         return (
             f"Steps of {duration(report.step_time.mean_ns)}, with their recording, are too short for a profile, which "
-            f"only shows the hooks that are called. To find the cost of one, compare a run with it and a run without "
-            f"it."
+            "only shows the hooks that are called. To find the cost of one, compare a run with it and a run without "
+            "it."
         )
     hooks = f"hooks cost {percent(of_hooks)}" if report.hooks else "no hook was called"
     begun = f"The {phase} is {percent(report.share(most))}: {hooks}"
@@ -326,14 +326,14 @@ def _hook_part(
             name,
             total,
             f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or do its work "
-            f"only at every Nth save.",
+            "only at every Nth save.",
         )
     if kind == SAVE:
         return Cost(
             f"the saves of {owner}",
             total,
             f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training "
-            f"continues during the save.",
+            "continues during the save.",
         )
     return Cost(owner, total, _callbacks_text(report, session, owner, rows, total, within))
 
@@ -431,8 +431,8 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         HOOK_DISPATCH if dispatched >= _OFTEN * report.steps else "",
         "hook dispatch",
         f"The session calls {_listed(_called_most_often(report))} in the most steps, and creates arguments and "
-        f"results for it. Your own hooks and NanTensorHook are called in every step. Remove hooks that you don't "
-        f"need; a standard hook with an interval is called only when it is due.",
+        "results for it. Your own hooks and NanTensorHook are called in every step. Remove hooks that you don't "
+        "need; a standard hook with an interval is called only when it is due.",
     )
     yield from costs_of_passes(report)
     yield from costs_of_functions(report)
@@ -466,7 +466,7 @@ def _plans_made_once(report: ProfileRows) -> Iterable[str]:
     if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
         yield (
             f"Plan making is {percent(report.share(total))}: it happens once for each combination of fetches and "
-            f"feeds, including the hooks'. Its share shrinks in longer runs."
+            "feeds, including the hooks'. Its share shrinks in longer runs."
         )
 
 

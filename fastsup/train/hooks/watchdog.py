@@ -117,7 +117,7 @@ class _Watch:
             None,
             None,
             f"WatchdogHook has ended the session: no step had finished for timeout_secs={self._timeout_secs:g} "
-            f"seconds. "
+            "seconds. "
             "The log shows each thread's position.",
         )
         if self._coord is not None:
