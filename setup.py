@@ -33,12 +33,12 @@ if COVERAGE:
 # The C files hold no state but a constant of the clock, so each extension that needs them links its own copy. They are
 # compiled once, before all extensions: these may be compiled at the same time.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
-# The bridge to TensorFlow's runtime is C++, and holds state: this one extension uses it. It needs no
+# The C++ binding to TensorFlow's runtime is C++, and holds state: this one extension uses it. It needs no
 # libstdc++ newer than that of manylinux_2_17.
 cpp_args = ["-std=c++17", "-fno-sized-deallocation", *(arg for arg in compile_args if arg != "-std=c11")]
 cpp_library = "-lc++" if sys.platform == "darwin" else "-lstdc++"
 WITHOUT_TENSORFLOW = ("fastsup/core/", "fastsup/common/", "fastsup/profile/", "fastsup/steps/rows.pyx")
-BRIDGE = Path("fastsup/eager/eager_session.pyx")
+BINDING = Path("fastsup/eager/eager_session.pyx")
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
 
@@ -55,9 +55,9 @@ extensions = [
         include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
-        extra_link_args=[*link_args, cpp_library] if path == BRIDGE else link_args,
+        extra_link_args=[*link_args, cpp_library] if path == BINDING else link_args,
         # With the C files: an extension isn't linked anew for a library that has changed.
-        depends=[*headers, *c_sources, "csrc/eager_session.cc"] if path == BRIDGE else [*headers, *c_sources],
+        depends=[*headers, *c_sources, "csrc/eager_session.cc"] if path == BINDING else [*headers, *c_sources],
     )
     for path in sorted(Path("fastsup").rglob("*.pyx"))
     if not CORE_ONLY or str(path).startswith(WITHOUT_TENSORFLOW)

@@ -1,10 +1,10 @@
-/* The bridge to TensorFlow's runtime: a session over the devices of the eager context.
+/* The C++ binding to TensorFlow's runtime: a session over the devices of the eager context.
 
    This is C++, the only file of it, because what it needs of TensorFlow has no C interface: the constructor of a
    session over given devices, and a call of a session whose tensors are neither copied nor made into NumPy arrays. It
    includes no header of TensorFlow: those differ from version to version, and most installations can't compile
    them. It is given the addresses of the symbols, which are looked up by name in the libraries that are loaded, and
-   assumes what is written at each declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that
+   assumes what is written at each declaration below. `fastsup/eager/tf_abi.py` opens it for versions of TensorFlow that
    were tried, after a self-test in its own process.
 
    The state is this library's, which is linked into one extension. Who may change it when is written next to it.

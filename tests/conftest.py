@@ -79,10 +79,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     root = Path(__file__).parents[1]
     paths = {str(item.path.relative_to(root)) for item in session.items if item.path.is_relative_to(root)}
     if any(path.startswith(LIFTED_SUITES) for path in paths):
-        from fastsup.eager import bridge
+        from fastsup.eager import tf_abi
 
         # In a new installation, a model doesn't wait for it.
-        bridge._why_self_test_failed()
+        tf_abi._why_self_test_failed()
     # What the imports have made stays until the end: the garbage collector need not look at it again and again.
     gc.collect()
     gc.freeze()

@@ -33,15 +33,15 @@ cdef class LiftedStep:
     cdef object packed(self, list flat)
 
 
-cdef class Route:
+cdef class CachedCall:
     cdef CallPattern pattern
     # None: calls of this pattern are TensorFlow's.
     cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
+    # Pairs of a slot and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
     # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
-    cdef list boxed
+    cdef list slot_tensors
     cdef tuple watched
-    # Of a route without a step: see LiftedCalls.call_unlifted.
+    # In a cached call without a step: see LiftedCalls.call_unlifted.
     cdef readonly object entry
     cdef Py_ssize_t calls
     cdef int64_t since
@@ -49,23 +49,23 @@ cdef class Route:
     cdef bint may_be_taken(self) except -1
 
 
-cdef class RouteTable:
+cdef class CallCache:
     cdef readonly Py_ssize_t most
-    # The routes of calls with one shape, by their digest, in the order of their last use.
+    # The cached calls of calls with one shape, by their digest, in the order of their last use.
     cdef dict by_digest
     cdef Py_ssize_t count
     # The count at which those are looked for that can't be taken any longer.
     cdef Py_ssize_t look_at
-    cdef tuple open_routes
+    cdef tuple open_calls
     cdef Py_ssize_t refused
     # A pattern for each type of value that was seen.
     cdef readonly dict kinds
 
-    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept)
+    cdef CachedCall find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept)
 
 
-cdef class Box:
-    # The tensor that the box holds now.
+cdef class CaptureSlot:
+    # The tensor that the slot holds now.
     cdef readonly object tensor
     cdef object write
     cdef readonly object lock
@@ -84,11 +84,11 @@ cdef class CallCount:
 
 cdef class LiftedCalls:
     cdef public object original
-    cdef Route latest
-    cdef readonly RouteTable _routes
+    cdef CachedCall latest
+    cdef readonly CallCache _call_cache
     cdef readonly CallCount calls
     # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
     cdef int64_t now
 
-    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs)
-    cdef object call_unlifted(self, Route route, tuple args, dict kwargs)
+    cdef object call_on(self, CachedCall cached_call, void** inputs, tuple args, dict kwargs)
+    cdef object call_unlifted(self, CachedCall cached_call, tuple args, dict kwargs)

@@ -1,4 +1,4 @@
-"""The calls of one function: each finds its route by a pattern, and is run by a lifted graph, or goes to TensorFlow."""
+"""The calls of one function. A pattern selects the lifted graph that runs a call, or leaves the call to TensorFlow."""
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -37,7 +37,7 @@ cdef class LiftedStep:
     """A ConcreteFunction's graph in a session that shares the eager context's devices.
 
     Args:
-      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
+      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose slots hold the others.
       choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
         a trial decides; and that trial, or None.
       pack: function from the flat list of results to the function's results.
@@ -125,7 +125,7 @@ cdef class LiftedStep:
         self.graph.leave_open()
 
     def release_all(self):
-        """Lets the tensors in the boxes go, unless a call is under way."""
+        """Lets the tensors in the slots go, unless a call is under way."""
         if not self.running:
             self.graph.release_all()
 
@@ -202,29 +202,30 @@ cdef object _fill(object template, list flat):
 
 
 cdef enum:
-    # Routes of one digest that are kept.
+    # Cached calls of one digest that are kept.
     MOST_OF_ONE_DIGEST = 64
-    # A full table takes one of this many new routes, so that it follows a program that changes its shapes, and costs
-    # nothing where a program has more shapes than the table has room for.
+    # A full cache takes one of this many new calls. It then follows a program that changes its shapes, and costs nothing
+    # if a program has more shapes than the cache has room for.
     REFUSED_IN_TURN = 16
 
 
-cdef class Route:
-    """The route of the calls of one pattern.
+cdef class CachedCall:
+    """How calls of one pattern are run.
 
     Args:
       pattern: the CallPattern.
       step: the LiftedStep; None if TensorFlow runs these calls.
-      boxed: list of pairs of a Box and the tensor that it holds in these calls.
+      slot_tensors: list of pairs of a CaptureSlot and the tensor that it holds in these calls.
       entry: the function's entry for the trace, if it may be lifted later; otherwise None.
     """
 
-    def __init__(self, CallPattern pattern, LiftedStep step, list boxed, entry=None):
+    def __init__(self, CallPattern pattern, LiftedStep step, list slot_tensors, entry=None):
         self.pattern = pattern
         self.step = step
-        self.boxed = boxed
+        self.slot_tensors = slot_tensors
         self.entry = entry
-        self.watched = tuple([weakref.ref(known(), lambda gone: release(boxed)) for known in pattern.objects if boxed])
+        objects = pattern.objects if slot_tensors else ()
+        self.watched = tuple([weakref.ref(known(), lambda gone: release(slot_tensors)) for known in objects])
 
     cdef bint may_be_taken(self) except -1:
         """Whether a call can still fit its pattern: all objects of the pattern are there."""
@@ -234,72 +235,72 @@ cdef class Route:
         return True
 
 
-cdef class RouteTable:
-    """The routes of one function. A full table forgets those that were used the longest time ago.
+cdef class CallCache:
+    """The cached calls of one function. A full cache drops the least recently used ones.
 
-    A call of one shape finds its route by a number, its digest, whatever the count of routes is. Routes with open
-    dimensions, of which each trace has few, are compared one by one.
+    A call is found by a number, the digest of its arguments, so the time doesn't depend on the number of cached calls.
+    Calls with open dimensions are compared one by one: each trace has few.
 
     Args:
-      most: the most routes that it keeps of each kind.
+      most: the most calls to keep with fixed dimensions, and with open ones.
     """
 
     def __init__(self, Py_ssize_t most):
         self.most = most
         self.by_digest = {}
-        self.open_routes = ()
+        self.open_calls = ()
         self.kinds = {}
         self.look_at = MOST_OF_ONE_DIGEST
 
     def __len__(self):
-        return self.count + len(self.open_routes)
+        return self.count + len(self.open_calls)
 
-    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
-        """The route of a call in a scope of devices, or None. Writes the handles of its tensors: see CallPattern.fits."""
-        cdef Route route
+    cdef CachedCall find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
+        """The cached call for a call in a scope of devices, or None. Writes the tensors' handles: see CallPattern.fits."""
+        cdef CachedCall cached_call
         cdef Py_ssize_t i
-        cdef tuple routes
+        cdef tuple cached_calls
         if self.count:
             digest = digest_of_call(args, kwargs, self.kinds)
-            routes = self.by_digest.get(digest, ())
-            for i in range(len(routes) - 1, -1, -1):
-                route = routes[i]
-                if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+            cached_calls = self.by_digest.get(digest, ())
+            for i in range(len(cached_calls) - 1, -1, -1):
+                cached_call = cached_calls[i]
+                if cached_call.pattern.is_of(scope) and cached_call.pattern.fits(args, kwargs, tensors, kept):
                     # Another thread, or a comparison of two values, may have changed the table.
                     now = self.by_digest.pop(digest, None)
                     if now is not None:
                         self.by_digest[digest] = now
-                    return route
-        routes = self.open_routes
-        for i in range(len(routes) - 1, -1, -1):
-            route = routes[i]
-            if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
-                return route
+                    return cached_call
+        cached_calls = self.open_calls
+        for i in range(len(cached_calls) - 1, -1, -1):
+            cached_call = cached_calls[i]
+            if cached_call.pattern.is_of(scope) and cached_call.pattern.fits(args, kwargs, tensors, kept):
+                return cached_call
         return None
 
     def takes_more(self):
-        """Whether a new route is worth making: if there is room, or now and then."""
-        if self.count < self.most and len(self.open_routes) < self.most:
+        """Whether to cache a new call: if there is room, or for one in `REFUSED_IN_TURN`."""
+        if self.count < self.most and len(self.open_calls) < self.most:
             return True
         self.refused += 1
         return self.refused % REFUSED_IN_TURN == 0
 
-    def add(self, Route route, tuple args, dict kwargs):
-        """Adds a route.
+    def add(self, CachedCall cached_call, tuple args, dict kwargs):
+        """Adds a cached call.
 
         Args:
-          route: the route.
+          cached_call: the call to add.
           args: the positional arguments of a call that takes it.
           kwargs: the keyword arguments.
         """
-        if route.pattern.is_open:
-            self.open_routes = (*_living(self.open_routes)[-(self.most - 1):], route)
+        if cached_call.pattern.is_open:
+            self.open_calls = (*_living(self.open_calls)[-(self.most - 1):], cached_call)
             return
         digest = digest_of_call(args, kwargs, self.kinds)
-        routes = self.by_digest.pop(digest, ())
-        kept = (*_living(routes)[-(MOST_OF_ONE_DIGEST - 1):], route)
+        cached_calls = self.by_digest.pop(digest, ())
+        kept = (*_living(cached_calls)[-(MOST_OF_ONE_DIGEST - 1):], cached_call)
         self.by_digest[digest] = kept
-        self.count += len(kept) - len(routes)
+        self.count += len(kept) - len(cached_calls)
         if self.count >= self.look_at:
             self.keep(_living)
             self.look_at = max(2 * self.count, MOST_OF_ONE_DIGEST)
@@ -307,46 +308,46 @@ cdef class RouteTable:
             self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
 
     def drop(self, step=None, entry=None):
-        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
-        def others(routes):
+        """Removes the cached calls of a step or of an entry; all cached calls if neither is passed."""
+        def others(cached_calls):
             if step is None and entry is None:
                 return ()
             return tuple([
-                route for route in routes
-                if not (step is not None and (<Route>route).step is step)
-                and not (entry is not None and (<Route>route).entry is entry)
+                cached_call for cached_call in cached_calls
+                if not (step is not None and (<CachedCall>cached_call).step is step)
+                and not (entry is not None and (<CachedCall>cached_call).entry is entry)
             ])
 
         self.keep(others)
-        self.open_routes = others(self.open_routes)
+        self.open_calls = others(self.open_calls)
 
     def keep(self, chosen):
-        """Keeps, of the routes of each digest, those that a function chooses."""
+        """Keeps the cached calls that `chosen` returns for each digest."""
         # Deleting objects may let another thread run.
-        kept = {digest: chosen(routes) for digest, routes in list(self.by_digest.items())}
-        self.by_digest = {digest: routes for digest, routes in kept.items() if routes}
-        self.count = sum([len(routes) for routes in self.by_digest.values()])
+        kept = {digest: chosen(cached_calls) for digest, cached_calls in list(self.by_digest.items())}
+        self.by_digest = {digest: cached_calls for digest, cached_calls in kept.items() if cached_calls}
+        self.count = sum([len(cached_calls) for cached_calls in self.by_digest.values()])
 
 
-cdef tuple _living(tuple routes):
-    return tuple([route for route in routes if (<Route>route).may_be_taken()])
+cdef tuple _living(tuple cached_calls):
+    return tuple([cached_call for cached_call in cached_calls if (<CachedCall>cached_call).may_be_taken()])
 
 
-def release(list boxed):
-    """Empties boxes of tensors that no later call needs, and the list of them.
+def release(list slot_tensors):
+    """Empties slots of tensors that no later call needs, and the list of them.
 
     Args:
-      boxed: list of pairs of a Box and a tensor.
+      slot_tensors: list of pairs of a CaptureSlot and a tensor.
     """
-    pairs = list(boxed)
-    boxed.clear()
-    for box, tensor in pairs:
-        box.release(tensor)
+    pairs = list(slot_tensors)
+    slot_tensors.clear()
+    for slot, tensor in pairs:
+        slot.release(tensor)
 
 
 cdef enum:
-    # Routes that a function keeps.
-    MOST_ROUTES = 2048
+    # Cached calls that a function keeps.
+    MOST_CACHED_CALLS = 2048
     # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
     CALLS_UNTIL_LOOK = 128
 
@@ -478,22 +479,22 @@ def why_not_lifted_here():
     return "a tf.distribute strategy's scope is open"
 
 
-cdef class Box:
+cdef class CaptureSlot:
     """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
 
     Args:
       tensor: its initial content; None if empty.
-      write: function that is called with the tensor that the box is to hold; None if nothing.
+      write: function that is called with the tensor that the slot is to hold; None if nothing.
     """
 
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
-        # A tensor may be deleted, and its box emptied, while another thread stores a new one, also within `store`.
+        # A tensor may be deleted, and its slot emptied, while another thread stores a new one, also within `store`.
         self.lock = threading.RLock()
 
     def store(self, tensor):
-        """Stores a tensor in the box, if the box doesn't hold it.
+        """Stores a tensor in the slot, if the slot doesn't hold it.
 
         Args:
           tensor: the tensor.
@@ -505,7 +506,7 @@ cdef class Box:
                 self.tensor = tensor
 
     def release(self, tensor):
-        """Empties the box, if it holds a tensor.
+        """Empties the slot, if it holds a tensor.
 
         Args:
           tensor: the tensor.
@@ -580,18 +581,18 @@ cdef class LiftedCalls:
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
       calls: the CallCount of its calls.
-      most_routes: the most routes that it keeps.
+      most_cached_calls: the most calls that it keeps.
     """
 
-    def __init__(self, original, CallCount calls not None, Py_ssize_t most_routes=MOST_ROUTES):
+    def __init__(self, original, CallCount calls not None, Py_ssize_t most_cached_calls=MOST_CACHED_CALLS):
         self.original = original
         self.calls = calls
-        self._routes = RouteTable(most_routes)
+        self._call_cache = CallCache(most_cached_calls)
 
     def __call__(self, *args, **kwargs):
         cdef CallTensors tensors
         cdef list kept = []
-        cdef Route route = self.latest
+        cdef CachedCall cached_call = self.latest
         cdef PyObject* scope = NULL
         if program_profiler[0] is not NULL and probe_here() is None:
             recorded = (<Profiler> program_profiler[0]).function_probe(self)
@@ -600,21 +601,25 @@ cdef class LiftedCalls:
         if not may_run(&scope):
             return self._call_elsewhere(args, kwargs)
         tensors.handles = tensors.few
-        if route is not None and route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, &tensors, kept):
-            return self.call_on(route, tensors.handles, args, kwargs)
-        route = self._routes.find(scope, args, kwargs, &tensors, kept)
-        if route is not None:
-            self.latest = route
-            return self.call_on(route, tensors.handles, args, kwargs)
+        if (
+            cached_call is not None
+            and cached_call.pattern.is_of(scope)
+            and cached_call.pattern.fits(args, kwargs, &tensors, kept)
+        ):
+            return self.call_on(cached_call, tensors.handles, args, kwargs)
+        cached_call = self._call_cache.find(scope, args, kwargs, &tensors, kept)
+        if cached_call is not None:
+            self.latest = cached_call
+            return self.call_on(cached_call, tensors.handles, args, kwargs)
         return self._call_new(args, kwargs)
 
-    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs):
-        cdef LiftedStep step = route.step
+    cdef object call_on(self, CachedCall cached_call, void** inputs, tuple args, dict kwargs):
+        cdef LiftedStep step = cached_call.step
         if step is None:
-            return self.call_unlifted(route, args, kwargs)
+            return self.call_unlifted(cached_call, args, kwargs)
         step.used_at = self.now
-        cdef bint holds_boxes = len(route.boxed) > 0
-        if holds_boxes and not hold_boxes(step, route.boxed):
+        cdef bint has_slots = len(cached_call.slot_tensors) > 0
+        if has_slots and not fill_slots(step, cached_call.slot_tensors):
             return self.original(*args, **kwargs)
         try:
             result = step.run(inputs)
@@ -624,25 +629,25 @@ cdef class LiftedCalls:
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
         finally:
-            step.running -= holds_boxes
+            step.running -= has_slots
 
-    cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
+    cdef object call_unlifted(self, CachedCall cached_call, tuple args, dict kwargs):
         """A call that TensorFlow runs. Counts it, if its trace may be lifted later, and then lifts it if it is due."""
         cdef double started
-        entry = route.entry
+        entry = cached_call.entry
         self.calls.by_tensorflow += 1
         if entry is None:
             return self.original(*args, **kwargs)
         self.now += 1
-        if route.calls == 0:
-            route.since = self.now
-        route.calls += 1
+        if cached_call.calls == 0:
+            cached_call.since = self.now
+        cached_call.calls += 1
         started = perf_counter()
         result = self.original(*args, **kwargs)
         entry.spent += min(perf_counter() - started, entry.most_saved)
-        if route.calls >= CALLS_UNTIL_LOOK if entry.lift_secs is None else entry.spent >= entry.lift_secs:
-            route.calls = 0
-            self._lift_late(entry, route.since)
+        if cached_call.calls >= CALLS_UNTIL_LOOK if entry.lift_secs is None else entry.spent >= entry.lift_secs:
+            cached_call.calls = 0
+            self._lift_late(entry, cached_call.since)
         return result
 
     def _call_elsewhere(self, args, kwargs):
@@ -670,13 +675,13 @@ cdef class LiftedCalls:
     def _lift_late(self, entry, since):
         raise NotImplementedError
 
-    def _run(self, LiftedStep step, list tensors, list boxed, args, kwargs):
+    def _run(self, LiftedStep step, list tensors, list slot_tensors, args, kwargs):
         """Runs a lifted graph whose inputs are known.
 
         Args:
           step: the LiftedStep.
           tensors: list of its feeds.
-          boxed: list of pairs of a Box and the tensor that it must hold.
+          slot_tensors: list of pairs of a CaptureSlot and the tensor that it must hold.
           args: the positional arguments of the call.
           kwargs: its keyword arguments.
 
@@ -684,7 +689,7 @@ cdef class LiftedCalls:
           The function's results.
         """
         step.used_at = self.now
-        if not hold_boxes(step, boxed):
+        if not fill_slots(step, slot_tensors):
             return self.original(*args, **kwargs)
         try:
             return step(tensors)
@@ -693,39 +698,39 @@ cdef class LiftedCalls:
         finally:
             step.running -= 1
 
-    def _add_route(self, Route route, tuple args, dict kwargs):
-        """Lets calls of a new pattern take a route, from their first call on."""
-        self._routes.add(route, args, kwargs)
-        self.latest = route
+    def _add_cached_call(self, CachedCall cached_call, tuple args, dict kwargs):
+        """Caches how the calls of a new pattern are run."""
+        self._call_cache.add(cached_call, args, kwargs)
+        self.latest = cached_call
 
-    def _drop_routes(self, step=None, entry=None):
-        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
+    def _drop_cached_calls(self, step=None, entry=None):
+        """Removes the cached calls of a step or of an entry; all cached calls if neither is passed."""
         self.latest = None
-        self._routes.drop(step, entry)
+        self._call_cache.drop(step, entry)
 
 
-cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
-    """Puts tensors into a step's boxes for a run, which the caller makes and then takes from `step.running`.
+cdef bint fill_slots(LiftedStep step, list slot_tensors) except -1:
+    """Puts tensors into a step's slots for a run, which the caller makes and then takes from `step.running`.
 
     Counted before the run, because anything in between, such as a garbage collection, may let another thread run.
 
     Returns:
-      False if another thread's call needs the current content of the boxes. Nothing is counted then.
+      False if another thread's call needs the current content of the slots. Nothing is counted then.
     """
-    cdef Box box
+    cdef CaptureSlot slot
     cdef bint are_filled = True
-    for box, tensor in boxed:
-        are_filled = are_filled and box.tensor is tensor
+    for slot, tensor in slot_tensors:
+        are_filled = are_filled and slot.tensor is tensor
     if step.running and not are_filled:
         return False
     step.running += 1
     if not are_filled:
-        # Immediately, so that no other call finds another tensor in a box while this call waits for the box's lock.
-        for box, _ in boxed:
-            box.tensor = None
+        # Immediately, so that no other call finds another tensor in a slot while this call waits for the slot's lock.
+        for slot, _ in slot_tensors:
+            slot.tensor = None
         try:
-            for box, tensor in boxed:
-                box.store(tensor)
+            for slot, tensor in slot_tensors:
+                slot.store(tensor)
         except BaseException:
             step.running -= 1
             raise

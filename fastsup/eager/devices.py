@@ -168,7 +168,7 @@ def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
 
 
 def why_not_held(values: Iterable[Any]) -> str:
-    """Why one of some values can't be put into a box, which is on the host.
+    """Why one of some values can't be put into a slot, which is on the host.
 
     Args:
       values: the resources and variants.

@@ -87,7 +87,7 @@ cdef object tensor_of(object array, int dtype):
     return fastsup_eager_object_from_handle(handle)
 
 
-def open_bridge(libraries):
+def open_binding(libraries):
     """Looks TensorFlow's symbols up. The process can't be trusted afterwards if the version isn't one that was tried.
 
     Args:

@@ -24,8 +24,8 @@ from fastsup.common.errors import is_user_error
 from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.core.checks import check_choice, did_you_mean
 from fastsup.core.probe import call_not_lifted, note_function, part_here
-from fastsup.eager import bridge
-from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, scope_of_devices, why_not_lifted_here
+from fastsup.eager import tf_abi
+from fastsup.eager.calls import CachedCall, LiftedCalls, LiftedStep, scope_of_devices, why_not_lifted_here
 from fastsup.eager.devices import (
     HasRun,
     Placement,
@@ -174,7 +174,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         reason. An empty string if there is no reason.
         """
         if not self._entries:
-            is_over = self._why_elsewhere == _IN_TEST and not bridge.is_testing()
+            is_over = self._why_elsewhere == _IN_TEST and not tf_abi.is_testing()
             return self._why_not_lifted or ("" if is_over else self._why_elsewhere)
         entry = list(self._entries.values())[-1]
         if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
@@ -220,21 +220,21 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     def _may_be_lifted_now(self) -> bool:
         """Whether a call in a context in which no lifted graph could run may be lifted. Notes the reason if not."""
-        if globals()["bridge"] is None:
+        if globals()["tf_abi"] is None:
             return False  # The interpreter ends, and has cleared the names of this module.
-        if self._entries and bridge.forked_reason():
-            raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
-        if bridge.is_testing() and self._fallback != "raise":
+        if self._entries and tf_abi.forked_reason():
+            raise RuntimeError(f"{self.__name__} can't be called: {tf_abi.forked_reason()}.")
+        if tf_abi.is_testing() and self._fallback != "raise":
             self._has_run_in_test = True
             self._why_elsewhere = _IN_TEST
             return False
         if self._why_elsewhere == _IN_TEST:
             self._why_elsewhere = ""
-        if not bridge.unavailable_reason() and not self._entries and not self._why_not_lifted:
-            if not why_not_lifted_here():  # The bridge has been opened just now.
+        if not tf_abi.unavailable_reason() and not self._entries and not self._why_not_lifted:
+            if not why_not_lifted_here():  # The C++ binding has been opened just now.
                 return True
-        elif bridge.unavailable_reason():
-            self._say(bridge.unavailable_reason())
+        elif tf_abi.unavailable_reason():
+            self._say(tf_abi.unavailable_reason())
         if not self._why_elsewhere and not self._entries:
             self._why_elsewhere = why_not_lifted_here()
         return False
@@ -277,7 +277,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         entry = self._entry(key, concrete, placement, variables)
         step = entry.step
         if step is None:
-            self._make_route(entry, [], args, kwargs)
+            self._cache_call(entry, [], args, kwargs)
             self._tracer.calls.by_tensorflow += 1
             result = concrete._call_flat(inputs, concrete.captured_inputs)
             self._tracer.told(is_new)
@@ -285,9 +285,9 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         reason = _why_unfit(concrete, inputs)
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
-        boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
-        self._make_route(entry, boxed, args, kwargs)
-        result = self._run(step, feeds, boxed, args, kwargs)
+        slot_tensors = [(slot.slot, inputs[place]) for place, slot in step.graph.opaque_inputs]
+        self._cache_call(entry, slot_tensors, args, kwargs)
+        result = self._run(step, feeds, slot_tensors, args, kwargs)
         self._tracer.told(is_new)
         return result
 
@@ -301,16 +301,18 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._say(reason)
         return result
 
-    def _make_route(self, entry: _Entry, boxed: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._routes.takes_more():
+    def _cache_call(
+        self, entry: _Entry, slot_tensors: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if not self._call_cache.takes_more():
             return
         try:
             types = self._tracer.types(entry.concrete, args, kwargs)
-            pattern = CallPattern(args, kwargs, types, self._routes.kinds, scope_of_devices())
+            pattern = CallPattern(args, kwargs, types, self._call_cache.kinds, scope_of_devices())
         except (TypeError, ValueError, AttributeError, NotImplementedError):
             return  # No pattern describes the arguments, or one of them has no TraceType.
-        route = Route(pattern, entry.step, boxed, entry if entry.may_be_lifted else None)
-        self._add_route(route, args, kwargs)
+        cached_call = CachedCall(pattern, entry.step, slot_tensors, entry if entry.may_be_lifted else None)
+        self._add_cached_call(cached_call, args, kwargs)
 
     def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A step's error with the operation that raised it."""
@@ -375,14 +377,14 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 oldest, other = min(lifted, key=lambda pair: pair[0].used_at, default=(None, None))
                 if oldest is None or other is None or oldest.used_at >= since:
                     return
-                self._drop_routes(oldest)
+                self._drop_cached_calls(oldest)
                 other.step, other.may_be_lifted = None, True
             step = self._lift(entry)
             entry.may_be_lifted = False
             # The random sequences of a trace that TensorFlow has already run would restart.
             if step is not None and _may_go(step):
                 entry.step = step
-            self._drop_routes(entry=entry)
+            self._drop_cached_calls(entry=entry)
 
     def _steps(self) -> list[LiftedStep]:
         return [entry.step for entry in list(self._entries.values()) if entry.step is not None]
@@ -415,7 +417,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             # Whatever it is, TensorFlow's own function is right.
             self._say(f"{type(error).__name__}: {error}")
             return None
-        bridge.keep_track(step)
+        tf_abi.keep_track(step)
         self._limit.add(step)
         self._tracer.calls.lifts += 1
         self._tracer.calls.lift_secs += secs_to_lift(concrete)

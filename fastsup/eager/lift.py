@@ -1,7 +1,7 @@
 """Lifting: the graph of a ConcreteFunction becomes the graph of a session that shares the eager context's devices.
 
 The function's operations become operations of the graph itself. Its variables are the eager ones, found by the names
-of their handles. Other captured tensors are read from boxes. Its arguments are placeholders, or boxes where they are
+of their handles. Other captured tensors are read from slots. Its arguments are placeholders, or slots where they are
 resources or variants, which a session can't be fed.
 """
 
@@ -27,7 +27,7 @@ from tensorflow.python.ops import (
 )
 
 from fastsup.common.interpreter_end import no_interpreter_exit
-from fastsup.eager.calls import Box, scope_of_devices
+from fastsup.eager.calls import CaptureSlot, scope_of_devices
 from fastsup.eager.devices import (
     OfEagerContext,
     Placement,
@@ -78,7 +78,7 @@ class LiftedGraph:
       outputs: list of the tensors of the function's results.
       targets: list of the operations that run for their effects.
       executor: the executor that it was last compiled for.
-      opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the BoxVariable
+      opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the SlotVariable
         that the graph reads it from.
       is_compiled_by_xla: whether XLA compiles the function, or a part of it.
       is_one_xla_call: whether XLA compiles all of it, so that the graph is one call.
@@ -114,8 +114,8 @@ class LiftedGraph:
         if self.is_compiled_by_xla and self.placement is not None:
             _check_device_of_xla(self.placement)
         self.keeps_random_sequences: bool = keeps_random_sequences(concrete)
-        self.opaque_inputs: list[tuple[int, BoxVariable]] = []
-        self.captured: list[BoxVariable] = []
+        self.opaque_inputs: list[tuple[int, SlotVariable]] = []
+        self.captured: list[SlotVariable] = []
         self.graph: ops.Graph = _ImportingGraph()
         self.outputs: list[Any]
         self.targets: list[Any]
@@ -146,9 +146,9 @@ class LiftedGraph:
         if place in self.variables:
             return self.variables[place].in_graph(name)
         if inside.dtype in _OPAQUE:
-            box = BoxVariable(None, inside.dtype, inside.shape)
-            self.opaque_inputs.append((place, box))
-            return box.read(name)
+            slot = SlotVariable(None, inside.dtype, inside.shape)
+            self.opaque_inputs.append((place, slot))
+            return slot.read(name)
         device = None if self.placement is None else self.placement.feeds[len(self.feeds)]
         with ops.device(device):
             feed = array_ops.placeholder(inside.dtype, inside.shape, name=_FEED + name)
@@ -164,15 +164,15 @@ class LiftedGraph:
         if variable is not None and handle is None:
             raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
         device = None if self._scope is None else external.device
-        # TensorFlow doesn't report this for all variables. A box for a handle can only be on the host.
+        # TensorFlow doesn't report this for all variables. A slot for a handle can only be on the host.
         if handle is not None and (variable is not None or device is not None):
             return handle.in_graph(name, device is not None)
         is_copied = device is not None and external.dtype not in _OPAQUE
         if device is not None and not is_copied and "device:CPU:0" not in device:
             raise NotLiftable(f"it captures a resource on {device}")
-        box = BoxVariable(external, external.dtype, external.shape, external.backing_device if is_copied else "CPU:0")
-        self.captured.append(box)
-        return box.read(name)
+        slot = SlotVariable(external, external.dtype, external.shape, external.backing_device if is_copied else "CPU:0")
+        self.captured.append(slot)
+        return slot.read(name)
 
     def _import(self, inner: Any, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         names = {tensor.name: outside for tensor, outside in zip(inner.inputs, outer, strict=True)}
@@ -380,9 +380,9 @@ class LiftedGraph:
             self._searchable.leave_open()
 
     def release_all(self) -> None:
-        """Releases the tensors in the boxes. The graph can no longer be run."""
-        for box in self.captured + [box for _, box in self.opaque_inputs]:
-            box.empty()
+        """Releases the tensors in the slots. The graph can no longer be run."""
+        for slot in self.captured + [slot for _, slot in self.opaque_inputs]:
+            slot.empty()
         if self._searchable is not None:
             self._searchable.release_all()
 
@@ -486,7 +486,7 @@ _CONTAINER = "fastsup"
 _numbers = itertools.count()
 
 
-class BoxVariable:
+class SlotVariable:
     """A variable of the eager context that a graph reads by its name.
 
     The tensor in it, a resource or a variant as a rule, isn't copied. The variable goes with this object.
@@ -500,12 +500,12 @@ class BoxVariable:
 
     def __init__(self, tensor: Any, dtype: Any, shape: Any, device: str = "CPU:0") -> None:
         self._dtype, self._shape, self._device = dtype, shape, device
-        self._name = f"fastsup_box_{next(_numbers)}"
+        self._name = f"fastsup_slot_{next(_numbers)}"
         with context.eager_mode(), ops.device(device):
             self._variable = _Variable(self._open(), device)
-        self.box: Box = Box(None, self._variable.write)
+        self.slot: CaptureSlot = CaptureSlot(None, self._variable.write)
         if tensor is not None:
-            self.box.store(tensor)
+            self.slot.store(tensor)
 
     def _open(self) -> Any:
         return gen_resource_variable_ops.var_handle_op(
@@ -513,7 +513,7 @@ class BoxVariable:
         )
 
     def read(self, name: str) -> Any:
-        """Returns the tensor with the content of the box, in the graph that is the default one.
+        """Returns the tensor with the content of the slot, in the graph that is the default one.
 
         Args:
           name: name of the operation.
@@ -527,7 +527,7 @@ class BoxVariable:
 
 
 class _Variable(OfEagerContext):
-    """The variable of a box, which goes with this object."""
+    """The variable of a slot, which goes with this object."""
 
     # Variables that couldn't be deleted in the garbage collector's context. The next one that is made deletes them.
     _left: list[_Variable] = []  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""The self-test of the bridge: run in its own process, which may crash. `python -m fastsup.eager.self_test`."""
+"""The self-test of the C++ binding: run in its own process, which may crash. `python -m fastsup.eager.self_test`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from fastsup.eager import bridge
+from fastsup.eager import tf_abi
 from fastsup.eager.eager_session import has_callbacks, settings
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
@@ -28,7 +28,7 @@ def _lifted(function: Any) -> Function:
 
 
 def run() -> None:
-    """Runs lifted functions that use every part of the bridge.
+    """Runs lifted functions that use every part of the C++ binding.
 
     Raises:
       AssertionError: a result isn't what TensorFlow's would be.
@@ -117,23 +117,23 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 
 def main() -> None:
-    """Opens the bridge, runs the test, and reports the result; none if the machine is at fault, or on a signal."""
+    """Opens the C++ binding, runs the test, and reports the result; none if the machine is at fault, or on a signal."""
     # A crash is one of the possible outcomes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The other devices of this machine aren't the question.
     tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))
     context.ensure_initialized()
-    bridge.report(bridge.BEGUN)
+    tf_abi.report(tf_abi.BEGUN)
     try:
-        reason = bridge.open_untested()
+        reason = tf_abi.open_untested()
         if not reason:
-            bridge._outcome = ""
+            tf_abi._outcome = ""
             run()
     except Exception as error:
         if _is_about_the_machine(error):
             raise
         reason = f"{type(error).__name__}: {error}"
-    bridge.report(bridge.FAILED if reason else bridge.PASSED, reason)
+    tf_abi.report(tf_abi.FAILED if reason else tf_abi.PASSED, reason)
     sys.exit(1 if reason else 0)
 
 

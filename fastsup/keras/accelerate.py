@@ -14,7 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_choice, check_fuse, suggest_keywords
 from fastsup.core.probe import RECORDS_METHOD
-from fastsup.eager import bridge
+from fastsup.eager import tf_abi
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
 from fastsup.keras.calls import original_of, replaced_method
@@ -262,7 +262,7 @@ def accelerate_model(
     """
     if fallback != "raise":
         # The first steps of an installation don't wait for it.
-        bridge.begin_self_test()
+        tf_abi.begin_self_test()
     acceleration = Acceleration(model, executor, fallback, fuse, earns)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
     acceleration.install()

@@ -146,12 +146,12 @@ def _print_functions() -> None:
     """Prints whether functions of TF 2 can be lifted here, and the cost of a call."""
     import tensorflow as tf
 
-    from fastsup.eager import bridge
+    from fastsup.eager import tf_abi
     from fastsup.eager.function import function, tf_function
     from fastsup.loop import StepLoop
     from fastsup.steps.bind import bind
 
-    unavailable_reason = bridge.unavailable_reason()
+    unavailable_reason = tf_abi.unavailable_reason()
     if unavailable_reason:
         print(f"fastsup.function and fastsup.keras: TensorFlow runs all functions, because {unavailable_reason}.")
         return

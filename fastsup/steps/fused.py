@@ -18,7 +18,7 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.stepper import SECONDS_AT_ONCE
-from fastsup.eager import bridge
+from fastsup.eager import tf_abi
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
@@ -262,7 +262,7 @@ class FusedStep:
     def fused(self) -> bool:
         """True if several steps currently run in one call when no hook is due between them."""
         is_chosen = self._is_forced or (self.trial.choice == FUSED and self._is_made)
-        return is_chosen and not self.why_never and not bridge.is_testing()
+        return is_chosen and not self.why_never and not tf_abi.is_testing()
 
     @property
     def why_not_fused(self) -> str:
@@ -274,7 +274,7 @@ class FusedStep:
         fusion = self.fusion
         if self.fused or self.why_never:
             return self.why_never
-        if bridge.is_testing():
+        if tf_abi.is_testing():
             return "the self-test of this installation hasn't finished"
         if fusion.function is None or (fusion.trial.choice == FUSED and not self._is_made):
             return (
@@ -305,7 +305,7 @@ class FusedStep:
     def is_next(self) -> bool:
         """Whether the next steps should be made in one call."""
         fusion = self.fusion
-        if bridge.is_testing() and not self._kept:
+        if tf_abi.is_testing() and not self._kept:
             return False  # TensorFlow's own call of the loop would have XLA compile it for each number of steps.
         if self._is_forced or self._kept:
             return True
@@ -364,7 +364,7 @@ class FusedStep:
                 raise
             self._error = error  # The loop counts the steps before it, and then calls for the next one.
         taken = perf_counter() - started
-        if bridge.is_testing():
+        if tf_abi.is_testing():
             return made, result, None  # TensorFlow has run these steps, and fastsup runs the later ones.
         if fusion.first_secs is None:
             fusion.first_secs = taken

@@ -18,7 +18,7 @@ from tensorflow.core.function import trace_type
 from tensorflow.python.framework import constant_op
 
 import fastsup
-from fastsup.eager.calls import CallCount, LiftedCalls, Route, scope_of_devices
+from fastsup.eager.calls import CachedCall, CallCount, LiftedCalls, scope_of_devices
 from fastsup.eager.lift import LiftLimit
 from fastsup.eager.tracing import ArgumentType, CallTypes, FunctionTracer
 
@@ -273,7 +273,7 @@ def test_a_new_shape_of_a_relaxed_trace_costs_no_pattern(make: Any, looked_up: l
     for size in range(1, 300):
         assert float(ours(make([size]))) == size
     # The first shape, the second, and one pattern for all.
-    assert len(ours._routes) <= 3
+    assert len(ours._call_cache) <= 3
     assert len(looked_up) <= 3
     assert float(ours(make([1]))) == 1.0
     assert ours.original.experimental_get_tracing_count() == 2
@@ -298,7 +298,7 @@ def test_many_shapes_of_a_concrete_function() -> None:
     ours = lift(concrete)
     for size in range(1, 40):
         assert float(tf.reduce_sum(ours(np.ones([size, 2]), float(size)))) == 2.0 * size * size
-    assert len(ours._routes) == 1
+    assert len(ours._call_cache) == 1
     with pytest.raises(TypeError):
         ours(np.ones([2, 3]), 1.0)
 
@@ -372,11 +372,11 @@ def test_arrays_in_another_byte_order() -> None:
         assert ours(value).numpy().tolist() == [2, 3]
 
 
-# Routes.
+# Cached calls.
 
 
 class Calls(LiftedCalls):
-    """Calls whose routes all lead to a Python function. `asked` counts those of no known pattern."""
+    """Calls that are all cached, and run by a Python function. `asked` counts those of no known pattern."""
 
     def __init__(self, most: int) -> None:
         super().__init__(lambda x: x, CallCount(None), most)
@@ -384,10 +384,10 @@ class Calls(LiftedCalls):
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.asked += 1
-        if self._routes.takes_more():
+        if self._call_cache.takes_more():
             types = CallTypes([ArgumentType(trace_type.from_value(args[0]), 0, False)], {}, [], 1)
-            pattern = CallPattern(args, kwargs, types, self._routes.kinds, scope_of_devices())
-            self._add_route(Route(pattern, None, []), args, kwargs)
+            pattern = CallPattern(args, kwargs, types, self._call_cache.kinds, scope_of_devices())
+            self._add_cached_call(CachedCall(pattern, None, []), args, kwargs)
         return args[0]
 
 
@@ -409,7 +409,7 @@ def test_many_patterns_in_turns(name: str) -> None:
     values = [VALUES[name](i) for i in range(600)]
     for value in values:
         assert calls(value) is value
-    assert calls.asked == len(calls._routes) == 600
+    assert calls.asked == len(calls._call_cache) == 600
     for value in values:
         assert calls(value) is value
     assert calls.asked == 600
@@ -419,12 +419,12 @@ def test_a_full_table_keeps_its_size_and_follows_the_program() -> None:
     calls = Calls(most=100)
     for i in range(200):
         calls(float(i))
-    assert len(calls._routes) == 100
+    assert len(calls._call_cache) == 100
     before = calls.asked
     for _ in range(3):
         for i in range(200):
             calls(float(i))
-    # More values than there is room for: half of the calls still find their route, and few routes are made.
+    # More values than there is room for: half of the calls still find their cached call, and few cached calls are made.
     assert calls.asked - before < 400
     for _ in range(100):
         for i in range(1000, 1050):
@@ -433,14 +433,14 @@ def test_a_full_table_keeps_its_size_and_follows_the_program() -> None:
     for i in range(1000, 1050):
         calls(float(i))
     assert calls.asked == before
-    assert len(calls._routes) == 100
+    assert len(calls._call_cache) == 100
 
 
-def test_routes_of_objects_that_are_gone_go() -> None:
+def test_cached_calls_of_objects_that_are_gone_go() -> None:
     calls = Calls(most=1000)
     for _ in range(900):
         calls(lambda: None)
-    assert len(calls._routes) < 200
+    assert len(calls._call_cache) < 200
 
 
 # How many traces are lifted.

@@ -1,4 +1,4 @@
-"""What the bridge to TensorFlow's runtime didn't expect is an error, after which the process goes on."""
+"""What the C++ binding to TensorFlow's runtime didn't expect is an error, after which the process goes on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
-from fastsup.eager import bridge, eager_session
+from fastsup.eager import tf_abi, eager_session
 
-assert bridge.unavailable_reason() == ""
+assert tf_abi.unavailable_reason() == ""
 graph = tf.Graph()
 with graph.as_default():
     name = tf.constant(3.0).name
@@ -35,7 +35,7 @@ def run(processes: Processes, program: str) -> str:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_another_number_of_results(processes: Processes, count: int) -> None:
-    """As if a tensor of TensorFlow had another size than the bridge was written for."""
+    """As if a tensor of TensorFlow had another size than the C++ binding was written for."""
     program = f"""
         try:
             session.callable(owner, owner._handle, 0, {count})()

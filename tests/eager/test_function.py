@@ -560,7 +560,7 @@ def test_threads_with_iterators_of_their_own() -> None:
 
 
 def test_threads_whose_iterators_come_and_go() -> None:
-    """The box of one that goes is emptied. It may hold another thread's by then, or get it at that moment."""
+    """The slot of one that goes is emptied. It may hold another thread's by then, or get it at that moment."""
     ours = lift(lambda iterator: next(iterator))
     sums: list[int] = []
 
@@ -580,7 +580,7 @@ def test_threads_whose_iterators_come_and_go() -> None:
 def test_a_box_that_is_being_filled_is_filled_for_no_other_call() -> None:
     ours = lift(lambda iterator: next(iterator))
     first, second = (iter(tf.data.Dataset.range(4)) for _ in range(2))
-    ours(first), ours(second)  # The box now holds the second iterator.
+    ours(first), ours(second)  # The slot now holds the second iterator.
     (entry,) = ours._entries.values()
     ((_, variable),) = entry.step.graph.opaque_inputs
     by_tensorflow: list[Any] = []
@@ -592,7 +592,7 @@ def test_a_box_that_is_being_filled_is_filled_for_no_other_call() -> None:
         with tf.device(scope):
             ours(first)
 
-    with variable.box.lock:
+    with variable.slot.lock:
         waiting = threading.Thread(target=call_on_the_same_device)
         waiting.start()
         while entry.step.running == 0:

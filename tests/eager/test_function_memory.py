@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.eager.lift import BoxVariable
+from fastsup.eager.lift import SlotVariable
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -25,7 +25,7 @@ def lift(function: Any, **options: Any) -> Any:
 
 def live_boxes() -> int:
     gc.collect()
-    return sum(isinstance(thing, BoxVariable) for thing in gc.get_objects())
+    return sum(isinstance(thing, SlotVariable) for thing in gc.get_objects())
 
 
 def test_a_function_that_goes_takes_everything_with_it() -> None:
@@ -103,11 +103,11 @@ def test_an_iterator_outlives_the_graph_that_asked_it_first() -> None:
 
 def test_a_box_that_goes_is_emptied() -> None:
     tensor = tf.ones([3])
-    box = BoxVariable(tensor, tensor.dtype, tensor.shape)
+    slot = SlotVariable(tensor, tensor.dtype, tensor.shape)
     with tf.device("/cpu:0"):
-        same = box._open()
+        same = slot._open()
     assert tf.raw_ops.VarIsInitializedOp(resource=same)
-    del box
+    del slot
     assert not tf.raw_ops.VarIsInitializedOp(resource=same)
 
 

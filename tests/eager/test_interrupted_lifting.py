@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup.common.errors import is_user_error
-from fastsup.eager import bridge, lift
+from fastsup.eager import lift, tf_abi
 
 
 class Late(Exception):
@@ -67,7 +67,7 @@ def test_while_an_error_is_explained(raised: type[Exception], monkeypatch: pytes
 def test_while_the_self_test_runs(raised: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt(monkeypatch, subprocess.Popen, "communicate")
     with pytest.raises(raised, match="too late"):
-        bridge._self_test()
+        tf_abi._self_test()
 
 
 def test_errors_of_lifting_itself_leave_the_function_to_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:

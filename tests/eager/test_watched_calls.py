@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import fastsup
-from fastsup.eager import bridge
+from fastsup.eager import tf_abi
 from fastsup.eager.calls import why_not_lifted_here
 
 IMPLEMENTATIONS = {"tensorflow": tf.function, "fastsup": fastsup.function}
@@ -26,7 +26,7 @@ def decorate(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_on() -> Iterator[None]:
-    assert bridge.unavailable_reason() == ""
+    assert tf_abi.unavailable_reason() == ""
     yield
     tf.summary.trace_off()
     tf.debugging.disable_check_numerics()

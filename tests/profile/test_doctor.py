@@ -12,7 +12,7 @@ import pytest
 
 from fastsup.__main__ import main
 from fastsup.common.absent_names import install_command
-from fastsup.eager import bridge
+from fastsup.eager import tf_abi
 from fastsup.profile import doctor
 
 pytestmark = pytest.mark.one_world
@@ -89,7 +89,7 @@ def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
 
 
 def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(bridge, "unavailable_reason", lambda: "TensorFlow 3.0 isn't one of the tested versions")
+    monkeypatch.setattr(tf_abi, "unavailable_reason", lambda: "TensorFlow 3.0 isn't one of the tested versions")
     doctor._print_functions()
     assert capsys.readouterr().out == (
         "fastsup.function and fastsup.keras: TensorFlow runs all functions, because TensorFlow 3.0 isn't one of the "

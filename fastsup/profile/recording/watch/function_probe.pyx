@@ -3,7 +3,7 @@
 import functools
 import weakref
 
-from fastsup.eager.calls cimport LiftedCalls, LiftedStep, Route
+from fastsup.eager.calls cimport CachedCall, LiftedCalls, LiftedStep
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.statistics cimport SpanStats, fs_step_uncount, trace_of_this_thread
 from fastsup.profile.recording.watch.probes cimport CallProbe
@@ -30,8 +30,8 @@ cdef class FunctionProbe(CallProbe):
 
     # A weak reference to the function.
     cdef object function
-    # The route of the last call.
-    cdef Route latest
+    # The cached call of the last call.
+    cdef CachedCall latest
     # By id of a lifted step: a weak reference to it, and its statistics.
     cdef dict stats_by_step
     # The reasons that have a row.
@@ -60,10 +60,10 @@ cdef class FunctionProbe(CallProbe):
 
     cdef int called(self) except -1:
         cdef LiftedCalls function = self.function()
-        cdef Route route = function.latest
-        if route is not None and route is not self.latest:
-            self.latest = route
-            self.main_stats = self.stats_of_trace(route.step)
+        cdef CachedCall cached_call = function.latest
+        if cached_call is not None and cached_call is not self.latest:
+            self.latest = cached_call
+            self.main_stats = self.stats_of_trace(cached_call.step)
             self.charge_to(self.main_stats)
         return 0
 

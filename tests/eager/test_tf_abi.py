@@ -1,4 +1,4 @@
-"""The bridge is opened where it was tried and has passed its self-test, and nowhere else."""
+"""The binding is opened where it was tested and has passed its self-test, and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from processes import Processes
 
 import fastsup
 from fastsup.common import isolated_child
-from fastsup.eager import bridge, self_test
+from fastsup.eager import self_test, tf_abi
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -50,7 +50,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def replace(script: str) -> Path:
         place, calls = tmp_path / "python", tmp_path / "calls"
-        reporting = f"report() {{ echo {bridge._build()} $*; }}"
+        reporting = f"report() {{ echo {tf_abi._build()} $*; }}"
         place.write_text(f"#!/bin/sh\necho called >> {calls}\n{reporting}\n{script}\n")
         place.chmod(0o755)
         monkeypatch.setattr(isolated_child, "_interpreter", lambda: str(place))
@@ -62,7 +62,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_self_test_passes(processes: Processes) -> None:
     done = processes.python("-m", "fastsup.eager.self_test")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[1] for line in done.stdout.splitlines()] == [bridge.BEGUN, bridge.PASSED]
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [tf_abi.BEGUN, tf_abi.PASSED]
 
 
 def test_nothing_of_the_current_folder_is_imported(run: Any, tmp_path: Path, cache: Path) -> None:
@@ -92,13 +92,13 @@ def test_nothing_of_the_current_folder_is_imported(run: Any, tmp_path: Path, cac
 
 
 def test_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge.versions, "__version__", "2.99.1")
-    assert bridge._why_unknown().startswith("TensorFlow 2.99.1 isn't one of the tested versions: 2.16, 2.17")
+    monkeypatch.setattr(tf_abi.versions, "__version__", "2.99.1")
+    assert tf_abi._why_unknown().startswith("TensorFlow 2.99.1 isn't one of the tested versions: 2.16, 2.17")
 
 
 def test_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge.platform, "machine", lambda: "riscv64")
-    assert "not on linux for riscv64" in bridge._why_unknown()
+    monkeypatch.setattr(tf_abi.platform, "machine", lambda: "riscv64")
+    assert "not on linux for riscv64" in tf_abi._why_unknown()
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_a_verdict_is_kept_for_a_day(cache: Path, python: Any, script: str, reason: str) -> None:
     calls = python(script)
-    outcome = bridge._outcome_file()
+    outcome = tf_abi._outcome_file()
     assert outcome is not None
     full_reason = f"{reason}. It isn't repeated for a day, unless you delete {outcome}"
-    assert bridge._why_self_test_failed() == full_reason
-    assert bridge._why_self_test_failed() == full_reason
+    assert tf_abi._why_self_test_failed() == full_reason
+    assert tf_abi._why_self_test_failed() == full_reason
     assert calls.read_text() == "called\n"
     # What has failed yesterday is tried again.
     os.utime(outcome, (0, 0))
-    assert bridge._why_self_test_failed() == full_reason
+    assert tf_abi._why_self_test_failed() == full_reason
     assert calls.read_text() == "called\n" * 2
 
 
@@ -151,7 +151,7 @@ def test_a_verdict_is_kept_for_a_day(cache: Path, python: Any, script: str, reas
 def test_what_says_nothing_about_tensorflow_is_not_kept(cache: Path, python: Any, script: str, reason: str) -> None:
     calls = python(script)
     for _ in range(2):
-        assert bridge._why_self_test_failed() == f"the self-test {reason}"
+        assert tf_abi._why_self_test_failed() == f"the self-test {reason}"
     assert calls.read_text() == "called\n" * 2
     assert not cache.exists()
 
@@ -162,7 +162,7 @@ def test_what_says_nothing_about_tensorflow_is_not_kept(cache: Path, python: Any
 def test_a_limit_of_memory(cache: Path, python: Any, megabytes: int, error: str) -> None:
     """Of a real self-test, which can't load TensorFlow."""
     python(f'ulimit -v {megabytes * 1024}; exec {sys.executable} "$@"')
-    outcome = bridge._why_self_test_failed()
+    outcome = tf_abi._why_self_test_failed()
     assert re.search(rf"^the self-test couldn't be completed .*({error})", outcome), outcome
     assert not cache.exists()
 
@@ -174,7 +174,7 @@ def test_modules_that_the_child_does_not_find(cache: Path, tmp_path: Path, monke
     # A package that TensorFlow imports, without what it imports of it.
     places = {**isolated_child._loaded_modules(), "google": (str(other / "__init__.py"), [str(other)])}
     monkeypatch.setattr(isolated_child, "_loaded_modules", lambda: places)
-    assert bridge._why_self_test_failed() == (
+    assert tf_abi._why_self_test_failed() == (
         "the self-test couldn't be completed (exit code 1): ModuleNotFoundError: No module named 'google.protobuf'"
     )
     assert not cache.exists()
@@ -185,14 +185,14 @@ def test_modules_that_cannot_be_described(cache: Path, monkeypatch: pytest.Monke
     strange.__spec__ = importlib.machinery.ModuleSpec("strange", None)
     strange.__spec__.submodule_search_locations = [3]  # type: ignore[list-item]
     monkeypatch.setitem(sys.modules, "strange", strange)
-    assert bridge._why_self_test_failed().startswith("the self-test couldn't be started: ")
+    assert tf_abi._why_self_test_failed().startswith("the self-test couldn't be started: ")
     assert not cache.exists()
 
 
 def test_no_interpreter(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("executable", "exec_prefix", "base_exec_prefix"):
         monkeypatch.setattr(sys, name, "/nowhere")
-    assert bridge._why_self_test_failed().startswith("the self-test couldn't be started: sys.executable, '/nowhere', ")
+    assert tf_abi._why_self_test_failed().startswith("the self-test couldn't be started: sys.executable, '/nowhere', ")
     assert not cache.exists()
 
 
@@ -221,47 +221,47 @@ def test_a_self_test_reports_why_it_fails(run: Any) -> None:
     program = """
         import resource
 
-        from fastsup.eager import bridge, self_test
+        from fastsup.eager import tf_abi, self_test
 
-        bridge.open_untested = lambda: "TensorFlow's libraries have no symbol x."
+        tf_abi.open_untested = lambda: "TensorFlow's libraries have no symbol x."
         try:
             self_test.main()
         except SystemExit as end:
             print(end.code, *resource.getrlimit(resource.RLIMIT_CORE))
     """
     begun, failed, code = run(program).splitlines()
-    assert (begun.split()[1], code) == (bridge.BEGUN, "1 0 0")
-    assert failed.split(maxsplit=2)[1:] == [bridge.FAILED, "TensorFlow's libraries have no symbol x."]
+    assert (begun.split()[1], code) == (tf_abi.BEGUN, "1 0 0")
+    assert failed.split(maxsplit=2)[1:] == [tf_abi.FAILED, "TensorFlow's libraries have no symbol x."]
 
 
 def test_a_self_test_that_passes_is_kept(cache: Path, python: Any) -> None:
     calls = python("report begun; report passed")
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     (outcome,) = cache.iterdir()
     os.utime(outcome, (0, 0))
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     assert calls.read_text() == "called\n"
     outcome.write_text("{")
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     assert calls.read_text() == "called\n" * 2
     assert json.loads(outcome.read_text()) == {"outcome": ""}
 
 
 def test_a_self_test_that_hangs(cache: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge, "SELF_TEST_SECS", 0.2)
+    monkeypatch.setattr(tf_abi, "SELF_TEST_SECS", 0.2)
     calls = python("report begun; exec sleep 60")
-    assert bridge._why_self_test_failed() == "the self-test didn't finish within 0.2 seconds"
-    bridge._why_self_test_failed()
+    assert tf_abi._why_self_test_failed() == "the self-test didn't finish within 0.2 seconds"
+    tf_abi._why_self_test_failed()
     assert calls.read_text() == "called\n" * 2
     assert not cache.exists()
 
 
 def test_another_build_is_tested_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = bridge._outcome_file()
+    here = tf_abi._outcome_file()
     assert here is not None
     assert here.parent == cache
-    monkeypatch.setattr(bridge.versions, "__git_version__", "another")
-    assert bridge._outcome_file() != here
+    monkeypatch.setattr(tf_abi.versions, "__git_version__", "another")
+    assert tf_abi._outcome_file() != here
 
 
 def test_a_cache_that_cannot_be_written(
@@ -270,7 +270,7 @@ def test_a_cache_that_cannot_be_written(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     python("report begun; report passed")
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     assert f"can't store the result of the self-test: [Errno 20] Not a directory: '{tmp_path}/file" in tf_log.text
     assert "Set XDG_CACHE_HOME to a writable folder" in tf_log.text
 
@@ -283,14 +283,14 @@ def test_a_cache_is_not_relative_to_the_current_folder(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     calls = python("report begun; report passed")
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     (outcome,) = (tmp_path / "home" / ".cache" / "fastsup").iterdir()
     assert sorted(tmp_path.iterdir()) == [calls, tmp_path / "home", tmp_path / "python"]
     # A user without a home.
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     (tmp_path / "~" / ".cache" / "fastsup").mkdir(parents=True)
     (tmp_path / "~" / ".cache" / "fastsup" / outcome.name).write_text('{"outcome": "from the current folder"}')
-    assert bridge._why_self_test_failed() == ""
+    assert tf_abi._why_self_test_failed() == ""
     assert calls.read_text() == "called\n" * 2
 
 
@@ -314,7 +314,7 @@ def test_a_context_that_is_replaced(run: Any) -> None:
 def test_the_program_is_told_that_it_waits(cache: Path, python: Any, tf_log: Any) -> None:
     python("report begun; report passed")
     for _ in range(2):
-        assert bridge._why_self_test_failed() == ""
+        assert tf_abi._why_self_test_failed() == ""
     (message,) = [text for text in tf_log.messages if "runs a self-test" in text]
     assert "This call waits for it: a few seconds, once." in message
 
@@ -329,19 +329,19 @@ BESIDE = """
 
     import fastsup
     from fastsup.common import isolated_child
-    from fastsup.eager import bridge
+    from fastsup.eager import tf_abi
 
     go, place = os.path.join({folder!r}, "go"), os.path.join({folder!r}, "python")
     open(place, "w").write(
         f"#!/bin/sh\\necho $$ > {folder}/child\\nuntil [ -e {{go}} ]; do sleep 0.02; done\\n"
-        f"echo {{bridge._build()}} begun; echo {{bridge._build()}} passed\\n"
+        f"echo {{tf_abi._build()}} begun; echo {{tf_abi._build()}} passed\\n"
     )
     os.chmod(place, 0o755)
     isolated_child._interpreter = lambda: place
 
     def wait():
         open(go, "w").close()
-        bridge._test.join()
+        tf_abi._test.join()
 """
 
 
@@ -379,7 +379,7 @@ def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, ca
                 if accelerate is accelerated:
                     if part == 2:
                         wait()
-                    print(bridge.is_testing(), end=" ")
+                    print(tf_abi.is_testing(), end=" ")
                 losses += model.fit(x, x[:, :1], epochs=2, verbose=0, batch_size=4).history["loss"]
                 if accelerate is accelerated:
                     row = fastsup.keras.report(model)[0]
@@ -414,7 +414,7 @@ def test_random_sequences_go_on_after_the_self_test(beside: Any) -> None:
             found += [step() for _ in range(3)]
             return step, [[value.numpy().tolist() for value in values] for values in found]
 
-        bridge.begin_self_test()
+        tf_abi.begin_self_test()
         step, found = drawn(fastsup.function, wait)
         print(step.lifted, step.why_not_lifted)
         assert found == drawn(tf.function, lambda: None)[1]
@@ -433,10 +433,10 @@ def test_a_function_waits_for_a_test_under_way_if_it_must(beside: Any) -> None:
     program = """
         import threading
 
-        bridge.begin_self_test()
+        tf_abi.begin_self_test()
         threading.Timer(0.5, wait).start()
         step = fastsup.function(lambda x: x + 1.0, fallback="raise")
-        print(bridge.is_testing(), float(step(1.0)), step.lifted)
+        print(tf_abi.is_testing(), float(step(1.0)), step.lifted)
     """
     done = beside(program)
     assert done.returncode == 0, done.stderr
@@ -449,8 +449,8 @@ def test_the_end_of_a_short_program(beside: Any, tmp_path: Path, cache: Path, pa
     program = f"""
         import threading
 
-        bridge.END_SECS = 60 if {passes} else 0.5
-        bridge.begin_self_test()
+        tf_abi.END_SECS = 60 if {passes} else 0.5
+        tf_abi.begin_self_test()
         while not os.path.exists(os.path.join({str(tmp_path)!r}, "child")):
             time.sleep(0.01)
         if {passes}:
@@ -468,12 +468,12 @@ def test_the_end_of_a_short_program(beside: Any, tmp_path: Path, cache: Path, pa
 
 def test_a_child_by_fork_has_no_self_test_under_way(beside: Any) -> None:
     program = """
-        bridge.begin_self_test()
+        tf_abi.begin_self_test()
         child = os.fork()
         if child == 0:
-            os._exit(3 if bridge.is_testing() or bridge._test is not None else 4)
+            os._exit(3 if tf_abi.is_testing() or tf_abi._test is not None else 4)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
-        assert bridge.is_testing()
+        assert tf_abi.is_testing()
         wait()
     """
     done = beside(program)

@@ -1,9 +1,9 @@
 """Whether lifted graphs may run in this process: only with versions of TensorFlow that were tried, after a self-test.
 
-The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened only
-for listed versions, after a separate process has opened it and run functions. If that process fails or crashes, this
-one never opens the bridge, and TensorFlow runs all functions. The test takes some seconds; a program that calls
-`begin_self_test` doesn't wait for it, and TensorFlow runs its functions until the test has passed.
+The C++ binding (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened
+only for listed versions, after a separate process has opened it and run functions. If that process fails or crashes,
+this one never opens the C++ binding, and TensorFlow runs all functions. The test takes a few seconds. A program that
+calls `begin_self_test` doesn't wait for it: TensorFlow runs its functions until the test has passed.
 
 A verdict about TensorFlow is kept, by version and build, in the user's cache: a success permanently, a failure for a
 day. If the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
@@ -46,7 +46,7 @@ END_SECS = 15
 _FAILURE_SECS = 24 * 3600
 # How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
-# Signals that indicate a crash of the bridge; others come from a person, a scheduler or a limit.
+# Signals that indicate a crash of the C++ binding; others come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 # What C++ prints before it aborts because the process gets no memory or no thread.
 _EXHAUSTED = re.compile(
@@ -122,7 +122,8 @@ def is_testing() -> bool:
 
 
 def unavailable_reason() -> str:
-    """Opens the bridge if that is possible. The first call may run the self-test, or wait for it, for some seconds.
+    """Opens the C++ binding if that is possible. The first call may run the self-test, or wait for
+    it, for a few seconds.
 
     Returns:
       Why no function can be lifted in this process; an empty string if functions can be lifted.
@@ -154,13 +155,13 @@ def keep_track(step: Any) -> None:
 
 
 def open_untested() -> str:
-    """Opens the bridge without a self-test: for the self-test itself.
+    """Opens the C++ binding without a self-test: for the self-test itself.
 
     Returns:
       Why it can't be opened; an empty string if it is open.
     """
     try:
-        eager_session.open_bridge(_libraries())
+        eager_session.open_binding(_libraries())
     except ImportError as error:
         return str(error)
     context.ensure_initialized()

@@ -1,4 +1,4 @@
-"""The variables of boxes: they go with their box, also where the garbage collector runs at a bad moment."""
+"""The variables of slots: they go with their slot, also where the garbage collector runs at a bad moment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from fastsup.eager.lift import BoxVariable
+from fastsup.eager.lift import SlotVariable
 
-pytestmark = [pytest.mark.skipif(not tf.executing_eagerly(), reason="boxes hold tensors of eager code")]
+pytestmark = [pytest.mark.skipif(not tf.executing_eagerly(), reason="slots hold tensors of eager code")]
 
 
-def new_box() -> BoxVariable:
-    return BoxVariable(tf.constant(1.0), tf.float32, [])
+def new_slot() -> SlotVariable:
+    return SlotVariable(tf.constant(1.0), tf.float32, [])
 
 
 def is_there(handle: Any) -> bool:
@@ -24,23 +24,23 @@ def is_there(handle: Any) -> bool:
 
 
 def test_the_variable_goes_with_its_box() -> None:
-    box = new_box()
-    handle = box._variable._handle
+    slot = new_slot()
+    handle = slot._variable._handle
     assert is_there(handle)
-    del box
+    del slot
     assert not is_there(handle)
 
 
 def test_a_box_that_goes_while_a_thread_gets_its_eager_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is raised where the collector runs; the next box deletes the variable."""
-    box = new_box()
-    handle = box._variable._handle
-    boxes = [box]
-    del box
+    """Nothing is raised where the collector runs; the next slot deletes the variable."""
+    slot = new_slot()
+    handle = slot._variable._handle
+    slots = [slot]
+    del slot
     make = context._ContextSwitchStack.__init__
 
     def collect_and_make(self: Any, *args: Any) -> None:
-        boxes.clear()
+        slots.clear()
         make(self, *args)
 
     def use() -> None:
@@ -51,7 +51,7 @@ def test_a_box_that_goes_while_a_thread_gets_its_eager_context(monkeypatch: pyte
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
-    assert not boxes
-    another = new_box()
+    assert not slots
+    another = new_slot()
     assert not is_there(handle)
     assert is_there(another._variable._handle)
