@@ -113,8 +113,8 @@ def _print_sessions() -> bool:
     try:
         import tensorflow as tf
 
+        from fastsup.runtime.callables import passes_buffers
         from fastsup.runtime.executor import EXECUTORS
-        from fastsup.runtime.plans import passes_buffers
     except ImportError as error:
         print(f"No sessions: {error}")
         return False

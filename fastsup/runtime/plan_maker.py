@@ -12,10 +12,11 @@ from tensorflow.python.framework import dtypes, ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.executor import CALLING_THREAD, INLINE, SessionExecutor
+from fastsup.runtime.fetches import structure_of
 from fastsup.runtime.graph.cost import callable_bytes
 from fastsup.runtime.graph.effects import VariableAccess, access_of
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
-from fastsup.runtime.plans import Plan, PlanCache, structure_of
+from fastsup.runtime.plans import Plan, PlanCache
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
 from fastsup.runtime.trial import Trial, log_choice
 

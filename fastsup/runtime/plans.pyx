@@ -1,281 +1,27 @@
 """Run plans: combinations of fetches and feeds, resolved once, each with the runtime's callable that computes it.
 
-Here is how fetches become a result, the key that finds a plan again, and the limit of what is kept compiled.
+PlanFinder finds the plan of a run. PlanCache limits how many are kept compiled.
 """
 
-cimport cython
 from cpython.object cimport PyObject
 from libc.math cimport fabs
-from libc.stdint cimport uint64_t, uintptr_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint64_t
 
-from collections.abc import Mapping
 from time import perf_counter
-from types import MemberDescriptorType
 
 import numpy
 
-from tensorflow.python.client import pywrap_tf_session, session as tf_session
-from tensorflow.python.framework import errors, indexed_slices, ops, sparse_tensor, tensor, versions
-from tensorflow.python.ops import ref_variable, resource_variable_ops
-from tensorflow.python.ops.ragged import ragged_tensor
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import errors
 
 from fastsup.common.interpreter_end import no_interpreter_exit
-from fastsup.common.versions import unsupported_reason
 from fastsup.core.probe import session_part_here
+from fastsup.runtime.callables cimport CompiledCallable, SessionLifetime, bytes_to_copy, own_values, views_from
+from fastsup.runtime.fetches cimport Fetch, add_to_key, element_types
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES, SessionRun
 
-cdef extern from "Python.h":
-    object PyObject_GenericGetAttr(object instance, object name)
-    int Py_EnterRecursiveCall(const char* where) except *
-    void Py_LeaveRecursiveCall()
-
-cdef object plain_lookup = object.__getattribute__
-
-
-cdef list stored_attributes(object fetch):
-    """The attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
-
-    None for anything else, and where the attributes don't say what the session fetches: code of the class may compute one
-    again each time, one has no value, or the class can't be called with their values in their order.
-    """
-    cdef object kind = type(fetch)
-    cdef list attributes = []
-    fields = getattr(kind, "__attrs_attrs__", None)
-    if fields is None or kind.__getattribute__ is not plain_lookup:
-        return None
-    # In a separate test: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
-    if isinstance(fetch, (list, tuple)) or isinstance(fetch, Mapping):
-        return None
-    try:
-        for field in fields:
-            name = field.name
-            # A slot, or nothing in the class and the value in the instance.
-            place = getattr(kind, name, None)
-            if not field.init or field.kw_only or not (place is None or type(place) is MemberDescriptorType):
-                return None
-            attributes.append((name, PyObject_GenericGetAttr(fetch, name)))
-    except AttributeError:
-        return None
-    return attributes
-
-
-cdef class Fetch:
-    """A fetch without a value, as an operation is; base of the others.
-
-    `calls_program`: whether `build` calls code of the program, which may raise.
-    """
-
-    cdef object build(self, list values):
-        return None
-
-
-cdef class FetchOne(Fetch):
-    """A tensor: one of the values."""
-
-    cdef Py_ssize_t index
-
-    def __init__(self, index):
-        self.index = index
-
-    cdef object build(self, list values):
-        return values[self.index]
-
-
-cdef class FetchContracted(Fetch):
-    """What several tensors stand for (a SparseTensor, say), put together by TensorFlow's registered function."""
-
-    cdef tuple indices
-    cdef object contract
-
-    def __init__(self, indices, contract):
-        self.indices = tuple(indices)
-        self.contract = contract
-
-    cdef object build(self, list values):
-        return self.contract([values[i] for i in self.indices])
-
-
-cdef class FetchList(Fetch):
-    def __init__(self, items):
-        cdef Fetch item
-        self.items = tuple(items)
-        for item in self.items:
-            self.calls_program = self.calls_program or item.calls_program
-
-    cdef object build_item(self, list values, Py_ssize_t i):
-        """One item of the result."""
-        return (<Fetch> self.items[i]).build(values)
-
-    cdef object build(self, list values):
-        cdef list result = []
-        for item in self.items:
-            result.append((<Fetch> item).build(values))
-        return result
-
-
-cdef class FetchTuple(FetchList):
-    cdef object build(self, list values):
-        return tuple(FetchList.build(self, values))
-
-
-cdef class FetchNamedTuple(FetchList):
-    cdef object type
-
-    def __init__(self, type, items):
-        FetchList.__init__(self, items)
-        self.type = type
-
-    cdef object build(self, list values):
-        return self.type(*FetchList.build(self, values))
-
-
-cdef class FetchAttributes(FetchNamedTuple):
-    """An instance of a class made by attrs, whose `__init__` has converters and validators of the program."""
-
-    def __init__(self, type, items):
-        FetchNamedTuple.__init__(self, type, items)
-        self.calls_program = True
-
-
-cdef class FetchDict(FetchList):
-    cdef tuple keys
-
-    def __init__(self, keys, items):
-        FetchList.__init__(self, items)
-        self.keys = tuple(keys)
-
-    cdef object build(self, list values):
-        cdef dict result = {}
-        cdef Py_ssize_t i
-        for i in range(len(self.keys)):
-            result[self.keys[i]] = (<Fetch> self.items[i]).build(values)
-        return result
-
-
-# The kinds of graph element that a plan may be made for: immutable, and always standing for the same tensors.
-ELEMENT_TYPES = frozenset(
-    {
-        ops.Operation,
-        tensor.Tensor,
-        getattr(ops, "SymbolicTensor", tensor.Tensor),
-        ref_variable.RefVariable,
-        resource_variable_ops.ResourceVariable,
-        # What assign() and assign_add() return: read after the assignment when it is fetched.
-        getattr(resource_variable_ops, "_UnreadVariable", resource_variable_ops.ResourceVariable),
-        sparse_tensor.SparseTensor,
-        indexed_slices.IndexedSlices,
-        ragged_tensor.RaggedTensor,
-    }
-)
-
-
-def structure_of(fetches, graph, position, leaves):
-    """The structure of `fetches`, which `Session.run`'s own resolution has accepted.
-
-    Args:
-      fetches: graph elements, names, and nested lists, tuples, named tuples, dictionaries and attrs objects of them.
-      graph: the graph they belong to.
-      position: for the id of each tensor, its place among the values that the runtime returns.
-      leaves: what is found at the leaves, and the keys of dictionaries, is appended here.
-    """
-    if isinstance(fetches, (list, tuple)):
-        items = [structure_of(fetch, graph, position, leaves) for fetch in fetches]
-        if type(fetches) is list:
-            return FetchList(items)
-        if type(fetches) is tuple:
-            return FetchTuple(items)
-        return FetchNamedTuple(type(fetches), items)
-    if isinstance(fetches, dict):
-        leaves.extend(fetches)
-        return FetchDict(fetches, [structure_of(fetch, graph, position, leaves) for fetch in fetches.values()])
-    attributes = getattr(type(fetches), "__attrs_attrs__", None)
-    if attributes is not None:
-        values = [getattr(fetches, attribute.name) for attribute in attributes]
-        return FetchAttributes(type(fetches), [structure_of(value, graph, position, leaves) for value in values])
-    leaves.append(fetches)
-    for kind, expand, _, _ in tf_session._REGISTERED_EXPANSIONS:
-        if isinstance(fetches, kind):
-            parts, contract = expand(fetches)
-            break
-    elements = [graph.as_graph_element(part) for part in parts]
-    if kind is object:
-        element = elements[0]
-        return Fetch() if isinstance(element, ops.Operation) else FetchOne(position[id(element)])
-    return FetchContracted([position[id(element)] for element in elements], contract)
-
-
-# TensorFlow's runtime is called through pybind11, which takes objects of its classes as they are. Of None's type it asks
-# for an attribute that another module's binding would have, and each time an AttributeError is made, with its text, and
-# dropped: a fifth of a small step. So runs get a buffer, which is emptied after each of them.
-#
-# A buffer has to be emptied in C, which means looking into pybind11's object for it. With versions of TensorFlow that
-# weren't tried, and where the object isn't laid out as it has been since pybind11 2.2, runs get None.
-
-cdef struct Instance:
-    PyObject head
-    # The object in C++, and what owns it there.
-    void* value
-    void* holder[2]
-    PyObject* weak_references
-    unsigned int flags
-
-
-# Those that no callable has now. There is nothing in a buffer that belongs to a session.
-cdef list free_buffers = []
-
-
-cdef bint is_laid_out_as_known() except -1:
-    """Whether a buffer can be found in pybind11's object for it."""
-    cdef bytes text = b"fastsup looks for this"
-    cdef TF_Buffer* found
-    buffer = pywrap_tf_session.TF_NewBufferFromString(text)
-    try:
-        if type(buffer).__basicsize__ != sizeof(Instance):
-            return False
-        found = <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
-        return (
-            found is not NULL
-            and <uintptr_t> found % sizeof(void*) == 0
-            and found.length == <size_t> len(text)
-            and memcmp(found.data, <const char*> text, len(text)) == 0
-        )
-    finally:
-        pywrap_tf_session.TF_DeleteBuffer(buffer)
-
-
-cdef bint layout_is_known = not unsupported_reason(versions.__version__) and is_laid_out_as_known()
-
-
-cdef object take_buffer():
-    """What to pass to the runtime: an empty buffer, to be given back; or None."""
-    if not layout_is_known:
-        return None
-    return free_buffers.pop() if free_buffers else pywrap_tf_session.TF_NewBuffer()
-
-
-cdef int give_back(object buffer) except -1:
-    """Takes back what `take_buffer` has returned."""
-    if buffer is not None:
-        free_buffers.append(buffer)
-    return 0
-
-
-cdef TF_Buffer* seen_in(object buffer) noexcept:
-    """The buffer itself; NULL of None."""
-    return NULL if buffer is None else <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
-
-
-def passes_buffers():
-    """Whether runs get a buffer, and not None."""
-    return layout_is_known
-
-
-cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
-cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
 cdef object ndarray = numpy.ndarray
 cdef object generic = numpy.generic
-cdef object copy_array = numpy.ndarray.copy
 
 cdef Py_ssize_t LARGE_RESULTS_BYTES = _LARGE_RESULTS_BYTES
 cdef int64_t FOREVER = 1 << 62
@@ -287,93 +33,6 @@ if hasattr(tf_session, "numpy_compat"):
     as_array = tf_session.numpy_compat.np_asarray
 else:
     as_array = numpy.asarray
-
-
-cdef list own_values(list values):
-    """The same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
-    well."""
-    cdef Py_ssize_t i
-    for i in range(len(values)):
-        if type(values[i]) is ndarray and values[i].base is not None:
-            values[i] = copy_array(values[i])
-    return values
-
-
-cdef Py_ssize_t bytes_to_copy(list values) except -1:
-    """How much `own_values` will copy."""
-    cdef Py_ssize_t size = 0
-    for value in values:
-        if type(value) is ndarray and value.base is not None:
-            size += value.nbytes
-    return size
-
-
-@cython.no_gc
-cdef class SessionLifetime:
-    """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
-    refer to each other."""
-
-    def __cinit__(self):
-        self.open = True
-        self.unused = []
-
-    cdef int release_unused(self, object session_handle) except -1:
-        """Releases callables that are no longer referenced.
-
-        Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
-        dropped by.
-        """
-        if self.open and self.unused:
-            with no_interpreter_exit:
-                while self.open and self.unused:
-                    release_callable(session_handle, self.unused.pop())
-        return 0
-
-
-@cython.no_gc_clear
-cdef class CompiledCallable:
-    """A callable of the C++ session. To be released after its last reference, unless its session was closed before.
-
-    Args:
-      session_handle: the C++ session.
-      lifetime: whether the session is open.
-      options: CallableOptions, serialized.
-      size: an estimate of the memory that it takes, in bytes.
-    """
-
-    def __init__(self, session_handle, lifetime, options, size=0):
-        self.session_handle = session_handle
-        self.lifetime = lifetime
-        self.options = options
-        self.size = size
-        started = perf_counter()
-        buffer = pywrap_tf_session.TF_NewBufferFromString(options)
-        # First, because another thread may request room in the meantime.
-        self.lifetime.callables += 1
-        self.lifetime.callable_bytes += self.size
-        try:
-            with no_interpreter_exit:
-                self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
-        finally:
-            pywrap_tf_session.TF_DeleteBuffer(buffer)
-            if self.handle is None:
-                self.lifetime.callables -= 1
-                self.lifetime.callable_bytes -= self.size
-        self.compile_secs = perf_counter() - started
-        self.function = run_callable
-        self.metadata = take_buffer()
-        self.metadata_seen = seen_in(self.metadata)
-        self.metadata_is_free = self.metadata is not None
-        self.arguments = (session_handle, self.handle, (), self.metadata)
-        self.arguments_without = (session_handle, self.handle, (), None)
-
-    def __dealloc__(self):
-        if self.handle is not None and self.lifetime is not None:
-            self.lifetime.callables -= 1
-            self.lifetime.callable_bytes -= self.size
-            if self.lifetime.open:
-                self.lifetime.unused.append(self.handle)
-        give_back(self.metadata)
 
 
 cdef object key_of_feed(object feed):
@@ -749,7 +408,6 @@ cdef class PlanCache:
         return [plan for plan in list(self.plans.values()) if plan.callable is not None]
 
 
-cdef frozenset element_types = ELEMENT_TYPES
 cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
 cdef object OpError = errors.OpError
 
@@ -759,63 +417,6 @@ cdef uint64_t GRAPH_LOOKS = 64
 
 # How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
 cdef Py_ssize_t PLANS_AT_HAND = 4
-
-
-cdef bint add_to_key(list key, object fetch) except -1:
-    """Appends what identifies a fetch structure. False if that can't be said in a key, and so can't be cached.
-
-    Graph elements never change what they stand for and are named by address; the plan keeps them alive.
-    """
-    cdef object kind = type(fetch)
-    if kind in element_types:
-        key.append(<size_t> <PyObject*> fetch)
-        return True
-    if kind is str:
-        key.append(fetch)
-        return True
-    # A structure may contain itself.
-    Py_EnterRecursiveCall(" in the fetches of a run")
-    try:
-        return add_parts_to_key(key, kind, fetch)
-    finally:
-        Py_LeaveRecursiveCall()
-
-
-cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
-    """The same for a structure of fetches, of this type."""
-    cdef list attributes
-    if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
-        key.append(kind)
-        key.append(len(fetch))
-        for item in fetch:
-            if not add_to_key(key, item):
-                return False
-        return True
-    if kind is dict:
-        key.append(kind)
-        key.append(len(<dict> fetch))
-        for name, item in (<dict> fetch).items():
-            if type(name) is not str:
-                # Other keys can be equal without being the same (1 and True), and a result has its own fetch's keys.
-                key.append(type(name))
-                if type(name) in element_types:
-                    name = <size_t> <PyObject*> name
-                elif type(name) is not int and type(name) is not bytes:
-                    return False
-            key.append(name)
-            if not add_to_key(key, item):
-                return False
-        return True
-    attributes = stored_attributes(fetch)
-    if attributes is not None:
-        key.append(kind)
-        key.append(len(attributes))
-        for _, item in attributes:
-            if not add_to_key(key, item):
-                return False
-        return True
-    return False
-
 
 cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
     """The same for what is fed, in whatever order."""

@@ -2,7 +2,8 @@ from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.probe cimport Part, Probe, ProbeFinder
-from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder, SessionLifetime
+from fastsup.runtime.callables cimport SessionLifetime
+from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder
 
 
 @final

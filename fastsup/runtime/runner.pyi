@@ -4,10 +4,11 @@ from typing import Any, NamedTuple, Protocol, final
 
 from fastsup.core.probe import Profiler
 from fastsup.core.sessions import SessionOrigin
+from fastsup.runtime.callables import SessionLifetime
 from fastsup.runtime.executor import SessionExecutor
+from fastsup.runtime.fetches import ELEMENT_TYPES as ELEMENT_TYPES
 from fastsup.runtime.plan_maker import PlanMaker as PlanMaker
-from fastsup.runtime.plans import ELEMENT_TYPES as ELEMENT_TYPES
-from fastsup.runtime.plans import Plan, PlanCache, SessionLifetime
+from fastsup.runtime.plans import Plan, PlanCache
 
 @final
 class StepGate:

@@ -21,10 +21,10 @@ from fastsup.runtime.graph.effects import VariableAccess
 from fastsup.runtime.graph.global_step import track_global_step
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.plan_maker import PlanMaker
-from fastsup.runtime.plans cimport (
-    CompiledCallable, Fetch, Plan, PlanCache, PlanFinder, SessionLifetime, add_to_key, call_plan, views_from
-)
-from fastsup.runtime.plans import ELEMENT_TYPES, FetchOne
+from fastsup.runtime.callables cimport CompiledCallable, SessionLifetime, views_from
+from fastsup.runtime.fetches cimport Fetch, add_to_key
+from fastsup.runtime.fetches import ELEMENT_TYPES, FetchOne
+from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder, call_plan
 
 
 cdef class StepGate:

@@ -11,8 +11,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.interpreter_end import no_interpreter_exit
+from fastsup.runtime.callables import CompiledCallable
 from fastsup.runtime.executor import INLINE, POOL
-from fastsup.runtime.plans import CompiledCallable
 
 # A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
 _HEAVY_STEP_SECS = 500e-6

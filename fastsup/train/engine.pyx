@@ -15,7 +15,8 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, probe_of
-from fastsup.runtime.plans cimport FetchList, Plan
+from fastsup.runtime.fetches cimport FetchList
+from fastsup.runtime.plans cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.run_snapshot cimport FETCHED_STEP, RunSnapshot
 from fastsup.train.schedule cimport HookScheduler, ScheduledHookBase, StepRequest, request_for_step

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from fastsup.runtime.plans import passes_buffers
+from fastsup.runtime.callables import passes_buffers
 from processes import Processes
 
 import fastsup
@@ -136,7 +136,7 @@ import tensorflow as tf
 from tensorflow.python.framework import versions
 versions.__version__ = "9.9.0"
 import fastsup
-from fastsup.runtime.plans import passes_buffers
+from fastsup.runtime.callables import passes_buffers
 with tf.Graph().as_default():
     one = tf.constant(1)
     with fastsup.Session() as session:

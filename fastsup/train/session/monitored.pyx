@@ -17,7 +17,8 @@ from tensorflow.python.framework.ops import Graph
 from tensorflow.python.training import coordinator as tf_coordinator
 
 from fastsup.common.stop_signals cimport pending_signal
-from fastsup.runtime.plans cimport Plan, stored_attributes
+from fastsup.runtime.fetches cimport stored_attributes
+from fastsup.runtime.plans cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.engine cimport RunRequest, StepEngine, new_request, still_open
 
