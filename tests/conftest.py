@@ -16,6 +16,7 @@ import re
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,11 +59,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     root, seen = Path(__file__).parents[1], set()
+    cases: Counter[tuple[Path, Any]] = Counter()
     for item in items:
         if item.path.is_relative_to(root) and str(item.path.relative_to(root)).startswith(SLOW_SUITES):
             if item.path in seen:
                 item.add_marker(pytest.mark.slow)
             seen.add(item.path)
+        if (first_cases := item.get_closest_marker("first_cases")) is not None:
+            cases[item.path, item.originalname] += 1
+            if cases[item.path, item.originalname] > first_cases.args[0]:
+                item.add_marker(pytest.mark.slow)
         if getattr(item, "callspec", None) and item.callspec.params.get("impl") == "tensorflow":
             item.add_marker(pytest.mark.reference)
 

@@ -193,10 +193,12 @@ UNORDERED = {
     "counters_behind_two_indices",
     "an_end_of_the_data_in_a_function_that_stays_a_call",
 }
+EXECUTORS = ("auto", "inline", "thread_pool", "single_threaded")
+# The default tests have one executor for each step.
 CASES = [
-    (name, executor)
-    for name in STEPS
-    for executor in ("auto", "single_threaded", "inline", "thread_pool")
+    pytest.param(name, executor, marks=() if executor == EXECUTORS[number % 3] else pytest.mark.slow)
+    for number, name in enumerate(STEPS)
+    for executor in EXECUTORS
     if executor != "single_threaded" or name not in UNORDERED  # No order leaves the same behind.
 ]
 
@@ -254,6 +256,7 @@ def failing(kind: str) -> tuple[Function, list[Any], str]:
     return after_an_effect, [tf.constant(5)], "row"
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.one_device("an accelerator's kernels make zeros of a bad index; auto takes the thread pool")
 @pytest.mark.parametrize("kind", ["index", "end of the data", "in a function", "after an effect"])
 def test_an_error_names_its_operation(kind: str) -> None:

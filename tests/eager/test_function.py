@@ -559,6 +559,7 @@ def test_threads_with_iterators_of_their_own() -> None:
     assert found == {number: list(range(number * 1000, number * 1000 + 200)) for number in range(4)}
 
 
+@pytest.mark.slow
 def test_threads_whose_iterators_come_and_go() -> None:
     """The slot of one that goes is emptied. It may hold another thread's by then, or get it at that moment."""
     ours = lift(lambda iterator: next(iterator))

@@ -206,6 +206,7 @@ def outcome(make: Callable[[Expression], Callable[..., Any]], seed: int, decorat
     return [as_bytes(function(*arguments), expression) for arguments in calls]
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("make", [value, gradients, products_of_hessians, in_a_function, updates])
 def test_random_expressions(make: Callable[[Expression], Callable[..., Any]]) -> None:
     different = []

@@ -241,6 +241,7 @@ assert not any(name.partition(".")[0] == "fastsup" for name in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_it_loads_without_fastsup(processes: Any, tmp_path: Path) -> None:
     tf.saved_model.save(make_scale(fastsup.function)(3.0), str(tmp_path))
     done = processes.run(sys.executable, "-c", LOADER, str(tmp_path), check=True)

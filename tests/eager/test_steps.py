@@ -68,13 +68,19 @@ def expected(name: str) -> list[Any]:
 
 
 def cases() -> list[Any]:
-    """Every step in the calling thread, and in one of the other executors in turn; FASTSUP_TEST_STEPS=all: in each."""
+    """Every step in the calling thread, and in one of the other executors in turn; FASTSUP_TEST_STEPS=all: in each.
+
+    The default tests have one executor for each step.
+    """
     chosen = []
     for number, name in enumerate(steps.STEPS):
         others = [other for other in OTHERS if other != "single_threaded" or name not in steps.NOT_SINGLE_THREADED]
         if os.environ.get("FASTSUP_TEST_STEPS") != "all":
             others = [others[number % len(others)]]
-        chosen += [pytest.param(name, executor, id=f"{name}-{executor}") for executor in ["inline", *others]]
+        executors = ["inline", *others]
+        for executor in executors:
+            marks = () if executor == executors[number % 2] else pytest.mark.slow
+            chosen.append(pytest.param(name, executor, id=f"{name}-{executor}", marks=marks))
     return chosen
 
 

@@ -65,6 +65,7 @@ def test_the_self_test_passes(processes: Processes) -> None:
     assert [line.split()[1] for line in done.stdout.splitlines()] == [tf_abi.BEGUN, tf_abi.PASSED]
 
 
+@pytest.mark.slow
 def test_nothing_of_the_current_folder_is_imported(run: Any, tmp_path: Path, cache: Path) -> None:
     """A clone of the sources that aren't compiled, and modules with names that TensorFlow imports."""
     clone = tmp_path / "clone"
@@ -358,6 +359,7 @@ def is_there(folder: Path) -> bool:
     return Path(f"/proc/{child}").exists()
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("fuse", ["never", "auto", "always"])
 def test_a_model_does_not_wait_for_the_self_test(beside: Any, tmp_path: Path, cache: Path, fuse: str) -> None:
     program = (
@@ -443,6 +445,7 @@ def test_a_function_waits_for_a_test_under_way_if_it_must(beside: Any) -> None:
     assert done.stdout == "True 2.0 True\n"
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_end_of_a_short_program(beside: Any, tmp_path: Path, cache: Path, passes: bool) -> None:
     """It waits, so that the next program has the verdict. It ends all the same, and leaves no process."""

@@ -239,6 +239,7 @@ def test_a_newest_checkpoint_that_is_gone(model: Model, tf_log: Any) -> None:
         assert f"names {newest}, which isn't there; {newest.with_name('model.ckpt-3')} is used. See" in tf_log.text
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("with_hooks", [False, True])
 def test_threads_predict_while_checkpoints_change(tmp_path: Path, with_hooks: bool) -> None:
     entered: list[int] = []

@@ -69,6 +69,7 @@ def wrapped(real: Any, calls: list[int]) -> Any:
     return functools.wraps(real)(plain(real, calls))
 
 
+@pytest.mark.first_cases(20)
 @pytest.mark.parametrize("replace", [plain, wrapped])
 @pytest.mark.parametrize(
     ("phase", "module", "name"),

@@ -94,6 +94,7 @@ def test_the_same_as_2_15(tmp_path: Path, tf_log: Any, exporters: list[Any]) -> 
     assert all((folder / "saved_model.pb").exists() for folder in folders)
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("arguments", [{}, {"steps": 1, "name": "other"}])
 def test_a_kept_graph_evaluates_the_same(tmp_path: Path, tf_log: Any, exporters: list[Any], arguments: Any) -> None:
     calls: list[str] = []

@@ -92,6 +92,7 @@ for one in (tf.distribute.OneDeviceStrategy("/gpu:0"), tf.distribute.MirroredStr
 """
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("program", [TRAIN, STOP_EARLY, WRONG], ids=["train", "stop early", "wrong devices"])
 def test_two_devices(tmp_path: Path, program: str, processes: Processes) -> None:
     done = processes.python("-c", PROGRAM + program, tmp_path / "model", cwd=tmp_path)

@@ -33,6 +33,7 @@ print(json.dumps([losses(device) for device in ("cpu:0", "accelerator:0", "accel
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_us", [0, 300])
 def test_it_trains_as_the_cpu_does(run: Callable[..., Any], delay_us: int) -> None:
     by_cpu, *by_accelerators = run(TRAIN, devices=2, delay_us=delay_us)

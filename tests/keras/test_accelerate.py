@@ -347,6 +347,7 @@ def saving_and_loading(accelerate: Any) -> Any:
     return first, trained(loaded), trained(model), len(copied.layers), exported.serve(X).numpy().tobytes()
 
 
+@pytest.mark.first_cases(8)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_configuration(name: str) -> None:
     models: list[Any] = []
@@ -537,6 +538,7 @@ class OtherStrategy(tf.distribute.MirroredStrategy):
     """One that isn't known."""
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize(
     ("kind", "steps_per_execution"),
     [(tf.distribute.OneDeviceStrategy, 1), (tf.distribute.MirroredStrategy, 3), (OtherStrategy, 1)],

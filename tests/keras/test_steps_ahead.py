@@ -95,6 +95,7 @@ def trained(run: Callable[[Any], Any], accelerate: Callable[[Any], Any]) -> Any:
     return history.history, callback.seen, evaluated, optimizer, model
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.parametrize("name", PASSES)
 def test_the_same(name: str) -> None:
     *expected, _ = trained(PASSES[name], lambda model: model)
@@ -160,6 +161,7 @@ def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
     assert not model.train_function.fused
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize(("batch_freq", "steps"), [(1, None), (2, None), (4, 5)])
 def test_a_callback_that_looks_at_every_nth_batch(batch_freq: int, steps: int | None) -> None:
     """It sees the weights of these batches, and in between those of some later batch; and the logs of each batch."""
@@ -228,6 +230,7 @@ PREDICTED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.first_cases(3)
 @pytest.mark.parametrize(("name", "fuse"), [*((name, "always") for name in PREDICTED), ("arrays", "never")])
 def test_predict(name: str, fuse: str) -> None:
     run = PREDICTED[name]

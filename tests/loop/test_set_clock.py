@@ -71,6 +71,7 @@ def run(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Calla
     return program
 
 
+@pytest.mark.first_cases(1)
 @pytest.mark.parametrize("hook", [TIME_LIMIT, PERIODIC])
 def test_a_loop_by_time(run: Callable[[str], str], hook: str) -> None:
     assert run(LOOP.replace("HOOKS", hook)) == "ended True\n"

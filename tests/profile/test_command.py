@@ -515,6 +515,7 @@ model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=2)
 """
 
 
+@pytest.mark.slow
 def test_a_keras_program_that_imports_keras_itself(tmp_path: Path, run: Any) -> None:
     script = tmp_path / "train_keras.py"
     script.write_text(KERAS_PROGRAM)

@@ -286,6 +286,7 @@ def test_fetches_are_known_again_in_a_structure_made_anew(program: Any, make: An
     assert_adds_up(profiler)
 
 
+@pytest.mark.slow
 def test_fetches_of_many_sessions(program: Any) -> None:
     """The estimates of a session that is gone are kept, and take no room."""
     with HookProfiler() as profiler:

@@ -315,6 +315,7 @@ def test_mistakes_are_not_kept(both: Any, graph: tf.Graph) -> None:
         assert session.plan_cache_info().currsize == 1
 
 
+@pytest.mark.slow
 def test_callables_are_released(both: Any, processes: Processes) -> None:
     """The runtime keeps a callable until it is released: counted in its own process, at the runtime's door.
 

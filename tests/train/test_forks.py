@@ -62,6 +62,7 @@ def test_an_exit_of_its_own_goes_on(tmp_path: Path, block: str, processes: Proce
     assert run(processes, tmp_path, block, own_error=True) == "5\n"
 
 
+@pytest.mark.first_cases(2)
 @pytest.mark.one_world
 @pytest.mark.parametrize("executor", ["thread_pool", "inline", "single_threaded"])
 @pytest.mark.parametrize("kind", ["Session", "MonitoredSession", "run_loop"])
