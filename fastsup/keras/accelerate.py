@@ -18,6 +18,7 @@ from fastsup.eager import tf_abi
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
 from fastsup.keras.calls import original_of, replaced_method
+from fastsup.keras.metrics import replace_metrics_methods
 from fastsup.keras.model_function import ModelFunction
 from fastsup.keras.step_functions import (
     LiftedPredictFunction,
@@ -111,6 +112,7 @@ class Acceleration:
                 continue  # The program's own, which may add callbacks and change arguments.
             replaced = replaced_method(method, name, self)
             object.__setattr__(model, name, replaced)
+        replace_metrics_methods(model, self)
 
     def make_function(self, kind: str) -> ModelFunction | None:
         """Makes the model's function of a kind, as `fit`, `evaluate` and `predict` do; None if it takes no `Epoch`."""
@@ -120,6 +122,14 @@ class Acceleration:
         getattr(model, f"make_{kind}_function")()
         function = getattr(model, f"{kind}_function")
         return function if isinstance(function, ModelFunction) else None
+
+    def lifts_metrics(self, model: Any) -> bool:
+        """Returns True if a lifted function may reset and read the metrics of the model now.
+
+        Args:
+          model: the model.
+        """
+        return tf.executing_eagerly() and model.compiled and not model.run_eagerly and not _is_distributed(model)
 
     def report(self, model: Any) -> Any:
         """The `fastsup.keras.Report` of the model, for a profiler."""

@@ -18,7 +18,7 @@ from fastsup.core.stepper import SECONDS_AT_ONCE
 from fastsup.eager.function import tf_function
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
-from fastsup.steps.fused import MOST_STEPS, FusedStep, fusion_state_of
+from fastsup.steps.fused import MOST_STEPS, FusedStep, FusionState, fusion_state_of
 from fastsup.steps.fused_function import FusedFunction
 
 __all__ = ["Call", "Epoch", "ModelFunction", "NextBatch"]
@@ -168,8 +168,11 @@ class ModelFunction:
                 trace = self.lifted.trace_of(spec)
             return trace(batch)
 
-        # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
-        fusion = fusion_state_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
+        if self.why_never:
+            fusion = FusionState()
+        else:
+            # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
+            fusion = fusion_state_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
         step = FusedStep(self._name, single, make, fusion, self._fuse == "always", blocks=blocks)
         self._newest_step, self._newest_why_not_fused = step, why_not_fused
         return step

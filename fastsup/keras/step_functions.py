@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from fastsup.eager.function import Function, lifted_function, tf_function
 from fastsup.steps.batches import next_element
@@ -67,6 +68,8 @@ class LiftedStepFunction:
         self._name, self._options = name, options
         #: The lifted traces of `on_data` that epochs run, by the trace.
         self.traces: dict[Any, Function] = {}
+        # What the last trace was found for, and its function. Replaced together: there may be several threads.
+        self._found: tuple[Any, Function | None] = None, None
 
     def trace_of(self, spec: Any) -> Function:
         """The function of one batch as Keras runs it for an iterator. A single batch might select another trace.
@@ -77,10 +80,17 @@ class LiftedStepFunction:
         """
         if self.takes_batch:
             return self.on_data
-        concrete = self.on_data.original.get_concrete_function(spec)
-        if concrete not in self.traces:
-            self.traces[concrete] = _lifted(concrete, self._name, self._options)
-        return self.traces[concrete]
+        # TensorFlow selects the trace by the spec, among those that it has. That takes longer than a small step.
+        traces = self.on_data.original.experimental_get_tracing_count()
+        wanted = spec, traces, context.context().device_name
+        found_for, function = self._found
+        if function is None or wanted != found_for:
+            concrete = self.on_data.original.get_concrete_function(spec)
+            if concrete not in self.traces:
+                self.traces[concrete] = _lifted(concrete, self._name, self._options)
+            function = self.traces[concrete]
+            self._found = wanted, function
+        return function
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.

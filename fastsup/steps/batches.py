@@ -46,11 +46,14 @@ class Buffers:
     """
 
     def __init__(self, specs: list[Any], count: int) -> None:
-        self.arrays: list[NDArray[Any]] = [
-            _aligned((count, *spec.shape.as_list()), spec.dtype.as_numpy_dtype) for spec in specs
-        ]
+        self._specs, self._count = specs, count
         self._tensors: list[Any] = []
         self._are_shared = False
+
+    @functools.cached_property
+    def arrays(self) -> list[NDArray[Any]]:
+        """The memory, an array for each array of a batch. Allocated when a block is needed: many loops need none."""
+        return [_aligned((self._count, *spec.shape.as_list()), spec.dtype.as_numpy_dtype) for spec in self._specs]
 
     def tensors(self) -> list[Any]:
         """The tensors with the arrays' current content."""
