@@ -27,6 +27,7 @@ cdef class Loop:
     cdef int begin_hook(self, LoopHook hook) except -1
     cdef int move_to(self, int64_t steps, int64_t global_step) except -1
     cdef int call_hooks_after(self, object result) except -1
+    cdef object run_to_end(self)
     cdef int make_steps(self, object probe) except -1
     cdef int step_failed(self, object error) except -1
     cdef int raise_set(self, int event) except -1

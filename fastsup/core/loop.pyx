@@ -279,6 +279,13 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that calls run again."
             )
         self.running = True
+        try:
+            return self.run_to_end()
+        finally:
+            self.running = False
+
+    cdef object run_to_end(self):
+        """Runs the loop, in `run`."""
         drive_of(self).message[0] = 0  # Of an earlier run.
         if self.state.steps == 0:
             # A subclass may have restored a checkpoint.
@@ -312,7 +319,6 @@ cdef class Loop:
         finally:
             for hook in begun:
                 (<LoopHook> hook).runs_under_way -= 1
-            self.running = False
             (<Stepper> self.stepper).results = None
             self.probe = None
             self.probes.close()

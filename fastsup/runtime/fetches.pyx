@@ -104,12 +104,19 @@ cdef class FetchTuple(FetchList):
         return tuple(FetchList.build(self, values))
 
 
+cdef bint is_plain_named_tuple(object kind) except -1:
+    """Whether a class of named tuples makes its instances as `collections.namedtuple` does, without code of the program."""
+    module = getattr(kind.__new__, "__module__", None)
+    return type(kind) is type and kind.__init__ is object.__init__ and str(module).startswith("namedtuple_")
+
+
 cdef class FetchNamedTuple(FetchList):
     cdef object type
 
     def __init__(self, type, items):
         FetchList.__init__(self, items)
         self.type = type
+        self.calls_program = self.calls_program or not is_plain_named_tuple(type)
 
     cdef object build(self, list values):
         return self.type(*FetchList.build(self, values))

@@ -18,8 +18,9 @@ cdef class StepGate:
     cdef object closed_by
     # Wakes up who waits for one of the above to change.
     cdef object changed
-    # Held by the save under way: one at a time.
+    # Held by the save under way: one at a time. And how many blocks of that save are nested.
     cdef object saving
+    cdef Py_ssize_t depth
     cdef public double patience_secs
     cdef public double turn_secs
 

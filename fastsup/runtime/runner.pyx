@@ -70,19 +70,25 @@ cdef class StepGate:
     def __enter__(self):
         self.saving.acquire()
         try:
-            self._close()
+            # A save may save within its block: the gate is then closed already.
+            if self.depth == 0:
+                self._close()
+            self.depth += 1
         except BaseException:
-            self._open()
+            if self.depth == 0:
+                self._open()
             self.saving.release()
             raise
         return self
 
     def __exit__(self, *error):
+        self.depth -= 1
         # A signal handler may raise in the middle of this, and no other thread could release the waiting ones.
         try:
-            self._open()
+            if self.depth == 0:
+                self._open()
         finally:
-            self.closed = False
+            self.closed = self.depth > 0
             self.saving.release()
 
     def _close(self):

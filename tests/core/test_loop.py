@@ -10,6 +10,7 @@ import threading
 import time
 import types
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -840,3 +841,12 @@ def test_reschedule_replaces_all_positions() -> None:
     assert (hook.next_run, hook.next_time) == (0, 2.0)
     hook.reschedule()
     assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
+
+
+def test_an_interrupt_before_the_first_step_leaves_a_loop_that_runs() -> None:
+    """A signal handler may raise where the loop logs that it is at its end already."""
+    loop = StepLoop(lambda: None, max_steps=0)
+    with mock.patch.object(logging.getLogger("fastsup"), "info", side_effect=KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            loop.run()
+    assert loop.run() is None

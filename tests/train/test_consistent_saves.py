@@ -366,3 +366,18 @@ def test_a_file_system_that_cant_is_no_error(model: Model, session: Any, tmp_pat
     Order(monkeypatch, OSError(errno.EINVAL, "not here"))
     model.saver.save(session, str(tmp_path / "save"), write_meta_graph=False)
     assert v1.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "save")
+
+
+def test_a_save_within_a_save_opens_nothing(graph: Any, model: Model, session: Any, wait_for: Any) -> None:
+    """The steps of other threads wait until the outer one has ended."""
+    done: list[int] = []
+    with session.gate:
+        with session.gate:
+            pass
+        step = in_thread(graph, lambda: (session.run(model.op), done.append(1)))
+        time.sleep(0.2)
+        assert session.gate.closed
+        assert not done
+    wait_for(lambda: done)
+    step.join()
+    assert not session.gate.closed

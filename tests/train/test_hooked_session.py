@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -276,3 +277,38 @@ def test_a_run_that_hooks_always_add_to_is_compiled_only_with_what_they_add(grap
         after = session.raw_session().plan_cache_info()
     assert after.currsize == before.currsize + 1
     assert after.misses == before.misses + 1
+
+
+class Refusing(NamedTuple):
+    """A named tuple whose class checks what it gets."""
+
+    step: Any
+
+
+class Checked(Refusing):
+    def __new__(cls, step: Any) -> Any:
+        if not tf.is_tensor(step) and step == 3:
+            raise ValueError("refused")
+        return super().__new__(cls, step)
+
+
+def test_a_result_that_its_class_refuses_is_a_failed_run(impl: Any, graph: Any) -> None:
+    """No `after_run` is called: a hook with a schedule isn't either."""
+    step = v1.train.get_or_create_global_step()
+    increment = v1.assign_add(step, 1)
+    saved: list[int] = []
+
+    class Listener(v1.train.CheckpointSaverListener):  # type: ignore[misc, name-defined]
+        def before_save(self, session: Any, global_step_value: int) -> None:
+            saved.append(int(global_step_value))
+
+    with tempfile.TemporaryDirectory() as folder:
+        hook = impl.train.CheckpointSaverHook(folder, save_steps=3, listeners=[Listener()])
+        with impl.train.MonitoredSession(hooks=[hook]) as session:
+            for _ in range(2):
+                session.run(Checked(increment))
+            with pytest.raises(ValueError, match="refused"):
+                session.run(Checked(increment))
+            before = list(saved)
+            session.run(increment)
+    assert before == [0]
