@@ -23,7 +23,7 @@ cdef class Stepper:
     cdef int step(self) except -1
 
 
-# The stepper for a step function; for one in C, None.
+# The stepper for a step function, which is None for one in C.
 cdef Stepper stepper_for(fs_drive* drive, object function, Probe probe)
 
 cdef Stepper no_steps(fs_drive* drive)

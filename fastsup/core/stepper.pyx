@@ -5,7 +5,7 @@
     BlockStep       a callable that can make several steps in one call: it has a method `run_steps`
     RecordedStep    one of the first two, one step at a time under a probe
 
-A new kind of step is another subclass of Stepper, and a line in `stepper_for`.
+A step object with a method `run_steps` needs no other subclass: BlockStep calls it.
 """
 
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject

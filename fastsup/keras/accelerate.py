@@ -35,9 +35,9 @@ _NO_STRATEGY = type(distribute_lib._get_default_strategy())
 # Strategies in one process, without collective operations on several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
-# A profiler also reads it.
-#: Why a function that is lifted as a whole makes no steps ahead.
+#: Why a function that is lifted as a whole runs no steps ahead.
 NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
+# A profiler also reads it.
 _ATTRIBUTE = "_fastsup_acceleration"
 
 

@@ -79,7 +79,7 @@ class Call:
         """Maximum number of steps until a callback inspects the model, the epoch ends, or Keras's loop stops.
 
         Args:
-          started: the number of steps that were run before.
+          begun: the number of steps that were run before.
         """
         batch = begun if self.steps is None else begun % self.steps
         left = MOST_STEPS if self.steps is None else self.steps - batch

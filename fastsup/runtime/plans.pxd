@@ -119,7 +119,7 @@ cdef class PlanFinder:
     cdef PlanCache cache
     cdef SessionLifetime lifetime
     cdef object maker
-    # Runs of compiled combinations, and the other runs.
+    # Look-ups of compiled combinations, and the other look-ups.
     cdef uint64_t hits
     cdef uint64_t misses
 

@@ -305,7 +305,7 @@ cdef class SessionRunner:
         """How well combinations of fetches and feeds are found again.
 
         Returns:
-          PlanCacheInfo, a named tuple: `hits`, runs of compiled combinations; `misses`, the other runs; `left`, those of
+          PlanCacheInfo, a named tuple: `hits`, look-ups of compiled combinations; `misses`, the others; `left`, those of
           them that TensorFlow's own executors have run, because the limit of compiled ones was reached; `currsize`, the number of
           compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
         """

@@ -296,7 +296,7 @@ class FusedStep:
         """Takes batches from another source from now on, whose batches have the same structure.
 
         Args:
-          blocks: the source. Forget the end of the previous input.
+          blocks: the source. The end of the previous input is forgotten.
         """
         self.blocks = blocks
         self._kept = []

@@ -17,7 +17,7 @@ Each run has a RunSnapshot, which the HookScheduler takes through these states:
     close_step      after the run: `before` is known now, and becomes the previous step of the next run
 
 The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
-has one predicate in run_snapshot.pxd, which is requested the earliest of all hooks and then for each hook. A hook is
+has one predicate in run_snapshot.pxd, which is asked about the earliest due positions of all hooks, and then about each hook. A hook is
 never called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
 """
 
