@@ -94,7 +94,7 @@ cdef class StepEngine:
     cdef object run_with_hooks(self, RunRequest request, list hooks)
     cdef void count_ended(self, int64_t steps) noexcept
     cdef object call_hooks(self, RunRequest request, list hooks, list results)
-    cdef object run_idle_hooks(self, RunRequest request, Plan plan)
+    cdef object run_bare(self, RunRequest request, Plan plan)
     cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra)
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra)
 

@@ -2,8 +2,8 @@
 
 A step takes one of two paths:
 
-    run_with_hooks              calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
-    run_idle_hooks    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
+    run_with_hooks  calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
+    run_bare        calls none in the run; in a loop, it makes as many runs as come before the next hook is due
 
 After both, the after-run hooks that are due are called.
 """
@@ -439,7 +439,7 @@ cdef class StepEngine:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
             request.steps = min(self.scheduler.idle_steps(&request.snapshot), request.steps_left)
-        return self.run_idle_hooks(request, plan)
+        return self.run_bare(request, plan)
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
         """A run between the callbacks of hooks."""
@@ -477,7 +477,7 @@ cdef class StepEngine:
         finally:
             release_signals(held)
 
-    cdef object run_idle_hooks(self, RunRequest request, Plan plan):
+    cdef object run_bare(self, RunRequest request, Plan plan):
         """Runs that fetch what hooks watch, and the step if need be, and call no hook."""
         # Taken together, before another thread can change the hooks: the plan is for both lists.
         cdef list watching = self.scheduler.hooks.watching

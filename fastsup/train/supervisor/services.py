@@ -29,12 +29,12 @@ from fastsup.runtime.session import Session
 from fastsup.train.session.monitored_session import is_by_signal, log_failed_end
 
 __all__ = [
-    "Checkpoints",
     "EventLog",
     "SVStepCounterThread",
     "SVSummaryThread",
     "SVTimerCheckpointThread",
     "Sessions",
+    "SupervisorSaves",
     "start_services",
 ]
 
@@ -266,7 +266,7 @@ class EventLog:
             logging.warning("The summary writer could not be closed: %s", error)
 
 
-class Checkpoints:
+class SupervisorSaves:
     """Saves checkpoints."""
 
     def __init__(self, graph: ops.Graph, path: str | None, in_background: bool) -> None:

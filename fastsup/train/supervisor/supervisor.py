@@ -23,9 +23,9 @@ from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.train.session import session_manager as session_manager_mod
 from fastsup.train.supervisor.graph_elements import USE_DEFAULT, GraphElements, check_seconds, check_types
 from fastsup.train.supervisor.services import (
-    Checkpoints,
     EventLog,
     Sessions,
+    SupervisorSaves,
     SVStepCounterThread,
     SVSummaryThread,
     SVTimerCheckpointThread,
@@ -300,7 +300,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
             self._init_saver(saver)
             self._init_summary_op(summary_op)
             self._init_global_step(global_step)
-        self._checkpoints = Checkpoints(self._graph, save_path, in_background=async_save)
+        self._checkpoints = SupervisorSaves(self._graph, save_path, in_background=async_save)
         self._meta_graph_def = meta_graph.create_meta_graph_def(
             graph_def=self._graph.as_graph_def(add_shapes=True),
             saver_def=self._saver.saver_def if self._saver else None,
