@@ -27,6 +27,7 @@ __all__ = [
     "check_range",
     "check_step_function",
     "check_takes",
+    "check_truth",
     "did_you_mean",
     "doubt_about",
     "hint_for_class",
@@ -57,6 +58,22 @@ def check_flag(**flags: Any) -> None:
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_truth(**switches: Any) -> None:
+    """Refuses texts for switches of TensorFlow's, which accept any truth value: "no" is true.
+
+    Args:
+      **switches: values of the arguments, by their names.
+
+    Raises:
+      TypeError: a value is a text. The message names argument and value.
+    """
+    for name, value in switches.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(
+                f"{name} must be True or False, got {value!r}. Compare the text, as in {name}=(text == 'true')."
+            )
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
