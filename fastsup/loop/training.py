@@ -16,6 +16,7 @@ from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook, function_of
 from fastsup.loop.metrics import SummaryHook, numbers_in
 from fastsup.loop.nan_guard import NanGuardHook
 from fastsup.loop.progress import ProgressHook
+from fastsup.loop.session_hooks import checked_hooks
 from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.writers import JsonLinesWriter, TensorBoardWriter
 
@@ -85,11 +86,13 @@ def train(
       mode: "max" if a larger number is better, "min" if a smaller one is.
       keep_best: number of the best checkpoints that stay.
       patience: number of evaluations in a row without a better result after which the loop ends; None for no such end.
-      hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved.
+      hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved. To write the numbers
+        elsewhere or more often, pass a hook that does so: `hooks=[SummaryHook(CsvWriter("metrics.csv"), 10)]`.
       progress: whether the progress is shown.
 
     Returns:
-      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`.
+      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`. With `patience`, the
+      states are the best checkpoint's, but these attributes are the last step's.
 
     Raises:
       TypeError: an argument is of the wrong type.
@@ -103,6 +106,7 @@ def train(
     ):
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{name} must be {what}; got {value!r:.200}.")
+    hooks = checked_hooks(hooks or ())
     _check_needs(states=(states, directory, "directory"), directory=(directory, states, "states"))
     _check_needs(evaluate_steps=(evaluate_steps, evaluate, "evaluate"), metric=(metric, evaluate, "evaluate"))
     _check_needs(metric=(metric, mode, "mode"), mode=(mode, metric, "metric"), patience=(patience, metric, "metric"))

@@ -451,6 +451,7 @@ def test_a_new_training_in_an_old_directory_is_warned_and_deletes_nothing(
     save(tmp_path, {"steps": 1}, step=100)
     saver = save(tmp_path, {"steps": 2}, step=7, keep=1)
     assert "has checkpoints, the newest of which is" in caplog.text
+    assert "this run deletes none of them. To resume from it, pass this hook as resume_from; to train" in caplog.text
     assert steps_in(saver) == [7, 100]
     state = {"steps": 0}
     # The newest is the one that was saved last.

@@ -353,5 +353,12 @@ def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("The step returned None, which contains no number") == 1
     with pytest.raises(TypeError, match=r"hooks must be a list of hooks\. Pass \[hook\] for one; got"):
         train(float, max_steps=1, hooks=Hook())  # type: ignore[arg-type]
+    hooks: Any = [StopAtStepHook(1), 3]
+    for make in (
+        lambda: train(float, max_steps=1, directory="d", states={"s": {}}, hooks=hooks),
+        lambda: StepLoop(float, hooks),
+    ):
+        with pytest.raises(TypeError, match=r"got 3 as hooks\[1\]$"):
+            make()
     with pytest.raises(TypeError, match="hooks must be an iterable of"):
         StepLoop(float, Hook(), max_steps=1)  # type: ignore[arg-type]
