@@ -270,8 +270,9 @@ class Checkpoints(PeriodicHook):
         others = self._folder.paths()
         if others and not self._own and not self._has_begun:
             _logger.warning(
-                "%s has checkpoints, the newest of which is %s, but none was restored, and this run deletes none of them. "
-                "To resume from it, pass this hook as resume_from; to train from the beginning, use another directory.",
+                "%s has checkpoints, the newest of which is %s, but none was restored, and this run deletes none of "
+                "them. To resume from it, pass this hook as resume_from; to train from the beginning, use another "
+                "directory.",
                 self.directory,
                 others[0][1],
             )
