@@ -26,6 +26,7 @@ class Epochs:
 
     It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
     epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
+    A PyTorch `DataLoader` with `shuffle=True` doesn't: pass a function that makes it with the epoch as the seed.
 
     Args:
       data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
@@ -59,6 +60,7 @@ class Epochs:
         source: Any = data
         self._batches_of: Callable[[int], Any] = source if is_function else lambda epoch: source
         self._name = getattr(data, "__name__", type(data).__name__)
+        self._sampler = _random_sampler_of(data)
         self._epochs = epochs
         self._iterator: Iterator[Any] | None = None
         self._epoch, self._batch = 0, 0
@@ -133,6 +135,26 @@ class Epochs:
         """
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
+        sampler = self._sampler
+        # A generator has its first state again only in epoch 0 of a new process.
+        if sampler is not None and self._batch and (self._epoch or getattr(sampler, "generator", None) is None):
+            self._sampler = None
+            _logger.warning(
+                "%s shuffles in another order after a restart, so the rest of epoch %d may repeat rows and skip "
+                "others. Pass a function of the epoch's number instead: lambda epoch: DataLoader(..., shuffle=True, "
+                "generator=torch.Generator().manual_seed(epoch)).",
+                self._name,
+                self._epoch,
+            )
+
+
+def _random_sampler_of(data: Any) -> Any:
+    """The sampler of a PyTorch `DataLoader` that draws rows at random; None for any other data."""
+    for owner in (getattr(data, "batch_sampler", None), data):
+        sampler = getattr(owner, "sampler", None)
+        if any(kind.__name__.endswith("RandomSampler") for kind in type(sampler).__mro__):
+            return sampler
+    return None
 
 
 def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -28,6 +28,7 @@ from fastsup.loop import (
     SavedCheckpoint,
     StepLoop,
     every,
+    train,
 )
 
 
@@ -343,6 +344,33 @@ def test_tensors_with_what_torch_load_refuses_are_refused(tmp_path: Path, proces
     saver = Checkpoints(tmp_path, {"state": {"w": torch.zeros(2), "a": [np.zeros(2)]}})
     with pytest.raises(TypeError, match=r"^state/a/0 is a ndarray of type ndarray, which torch.load can't read"):
         StepLoop(int, [saver], max_steps=1).run()
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_loaders_of_pytorch_after_a_restart(
+    tmp_path: Path, processes: Processes, seeded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = imported_torch()
+
+    def loader(epoch: int | None = None) -> Any:
+        generator = None if epoch is None else torch.Generator().manual_seed(epoch)
+        return torch.utils.data.DataLoader(torch.arange(40.0), 2, shuffle=True, generator=generator)
+
+    def rows(steps: int, folder: str) -> list[float]:
+        seen: list[float] = []
+        states = {"none": {"x": 1}}
+
+        def step(batch: Any) -> float:
+            seen.extend(batch.tolist())
+            return 0.0
+
+        data = loader if seeded else loader()
+        train(step, data, max_steps=steps, states=states,
+              directory=tmp_path / folder, progress=False)  # fmt: skip
+        return seen
+
+    assert ([*rows(25, "a"), *rows(60, "a")] == rows(60, "b")) is seeded
+    assert ("DataLoader shuffles in another order" in caplog.text) is not seeded
 
 
 def test_nothing_is_pickled(tmp_path: Path, processes: Processes) -> None:

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -317,6 +318,46 @@ def test_epochs_of_a_function_have_their_own_batches() -> None:
     assert list(batches) == [12, 20, 21, 22]
     assert list(Epochs(lambda epoch: iter([epoch]), 2)) == [0, 1]
     assert train(lambda batch: batch, numbers, max_steps=5, progress=False).result == 11
+
+
+class WeightedRandomSampler:
+    """Named as PyTorch's."""
+
+    def __init__(self, generator: Any = None) -> None:
+        self.generator = generator
+
+
+class Shuffling(list[int]):
+    """Has the attributes of a `DataLoader`."""
+
+    def __init__(self, sampler: Any, in_batches: bool = False) -> None:
+        super().__init__(range(4))
+        if in_batches:
+            self.batch_sampler = SimpleNamespace(sampler=sampler)
+        else:
+            self.sampler = sampler
+
+
+@pytest.mark.parametrize(
+    ("data", "epoch", "batch", "is_warned"),
+    [
+        (Shuffling(WeightedRandomSampler()), 0, 2, True),
+        (Shuffling(WeightedRandomSampler()), 1, 0, False),
+        (Shuffling(WeightedRandomSampler(), in_batches=True), 1, 3, True),
+        (Shuffling(WeightedRandomSampler(object())), 0, 2, False),
+        (Shuffling(WeightedRandomSampler(object())), 1, 2, True),
+        (Shuffling(object()), 1, 2, False),
+        (lambda epoch: Shuffling(WeightedRandomSampler(object())), 1, 2, False),
+    ],
+)
+def test_rows_in_another_order(
+    data: Any, epoch: int, batch: int, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A random sampler draws another order after a restart, but for the first one of a seeded generator."""
+    epochs = Epochs(data)
+    for _ in range(2):
+        epochs.load_state_dict({"epoch": epoch, "batch": batch, "position": 4 * epoch + batch})
+    assert caplog.text.count(f"shuffles in another order after a restart, so the rest of epoch {epoch}") == is_warned
 
 
 def test_epochs_count() -> None:
