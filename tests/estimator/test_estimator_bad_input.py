@@ -164,7 +164,9 @@ def test_an_input_fn_that_returns_garbage(make: Any, input_fn: Any, error: Any, 
 
 
 def test_what_is_no_input_fn(make: Any) -> None:
-    with pytest.raises(TypeError, match="`input_fn` must be callable, given: 3"):
+    with pytest.raises(
+        TypeError, match=r"`input_fn` must be callable, given: 3\. Pass a function that returns a tf\.data"
+    ):
         make().train(3)
 
 
@@ -183,7 +185,7 @@ def test_features_that_change_their_shape(make: Any) -> None:
 
 STEPS = [
     ({"steps": 1, "max_steps": 1}, ValueError, "Can not provide both steps and max_steps."),
-    ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0"),
+    ({"steps": 0}, ValueError, r"Must specify steps > 0, given: 0\. Pass None for no limit\.$"),
     ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
     ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
     ({"hooks": [1]}, TypeError, "Hooks must be a SessionRunHook, given: 1"),

@@ -27,6 +27,7 @@ from fastsup.estimator.inputs.input_fn import (
     parse_iterator_result,
 )
 from fastsup.estimator.model import model_checkpoints
+from fastsup.estimator.model.argument_checks import check_input_fn
 from fastsup.estimator.model.model_fn import (
     EstimatorSpec,
     ModeKeys,
@@ -202,8 +203,7 @@ class UserModel:
 
     def call_input_fn(self, input_fn: Callable[..., Any], mode: str, input_context: Any = None) -> Any:
         """Calls an input_fn, on the CPU, with those of `mode`, `params`, `config`, `input_context` that it takes."""
-        if not callable(input_fn):
-            raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
+        check_input_fn(input_fn)
         candidates = {"mode": mode}
         if input_context:
             candidates["input_context"] = input_context
