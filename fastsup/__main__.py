@@ -50,8 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     pages.add_parser(commands)
     given = sys.argv[1:] if arguments is None else arguments
     choices = commands.choices
-    if given and not given[0].startswith("-") and given[0] not in choices:
-        hint = did_you_mean(given[0], choices)
+    if given and given[0] not in (*choices, "--version", "-h", "--help"):
+        hint = did_you_mean(given[0], (*choices, "--version", "--help"))
         parser.error(f"there is no command {given[0]!r}.{hint} The commands are {', '.join(choices)}.")
     chosen, unknown = parser.parse_known_args(given)
     if unknown:

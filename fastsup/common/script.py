@@ -48,7 +48,9 @@ def script_command(arguments: argparse.Namespace) -> list[str]:
     # A "--" in front of the script is the command's.
     command: list[str] = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if not command:
-        arguments.fail("the following arguments are required: script")
+        taken = [value for value in vars(arguments).values() if isinstance(value, str) and value.endswith(".py")]
+        hint = f". {taken[0]} is the value of the option before it: put the script after that value" if taken else ""
+        arguments.fail(f"the following arguments are required: script{hint}")
     options = long_options(arguments.parser)
     for argument in command[1:]:
         if argument.partition("=")[0] in options:

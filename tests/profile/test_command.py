@@ -191,6 +191,11 @@ def test_unwritable_files_are_said_before_the_run(
         ),
         (["xyz"], "there is no command 'xyz'. The commands are run, "),
         (["profile"], "the following arguments are required: script"),
+        (
+            ["profile", "--json", "x.py"],
+            "required: script. x.py is the value of the option before it: put the script after",
+        ),
+        (["--versoin"], "there is no command '--versoin'. Did you mean '--version'?"),
         (["profile", "--table", "--"], "the following arguments are required: script"),
         ([], "the following arguments are required: command"),
     ],
