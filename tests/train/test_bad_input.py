@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fastsup import train
+from fastsup import estimator, train
 
 v1 = tf.compat.v1
 
@@ -316,3 +316,15 @@ def test_grace_periods(impl: Any, graph: Any, tf_log: Any, value: Any, text: str
         with make(stop_grace_period_secs=value) as session:
             session.run(v1.train.get_global_step())
     assert tf_log.text.count(text) == 2 * (impl.train is train)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "near"),
+    [
+        (train.MonitoredTrainingSession, "checkpoint_directory", "checkpoint_dir"),
+        (estimator.RunConfig, "save_checkpoint_steps", "save_checkpoints_steps"),
+    ],
+)
+def test_misspelled_arguments(make: Callable[..., Any], name: str, near: str) -> None:
+    with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'. Did you mean '{near}'"):
+        make(**{name: 5})

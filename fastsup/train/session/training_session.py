@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.checks import check_flag, check_truth
+from fastsup.core.checks import check_flag, check_truth, suggest_keywords
 from fastsup.core.sessions import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.event_files import StepCounterHook, SummarySaverHook
@@ -66,6 +66,7 @@ def _warn_of_nothing_written(summary_dir: Any, **intervals: Any) -> None:
             )
 
 
+@suggest_keywords
 def MonitoredTrainingSession(
     master: str = "",
     is_chief: bool = True,
