@@ -10,9 +10,14 @@ from typing import Any
 from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
 from fastsup.steps.batch_call import BatchCall
 
-__all__ = ["Epochs", "bind_batches"]
+__all__ = ["Epochs", "bind_batches", "has_batches"]
 
 _logger = logging.getLogger("fastsup")
+
+
+def has_batches(data: Any) -> bool:
+    """Returns True for an iterable whose members may be batches: not the characters of a text, or a dict's keys."""
+    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
 
 
 class Epochs:
@@ -47,7 +52,7 @@ class Epochs:
         is_function = callable(data) and not isinstance(data, Iterable)
         if is_function:
             check_takes("data", data, "the number of the epoch")
-        elif not isinstance(data, Iterable) or isinstance(data, Iterator | str | bytes | Mapping):
+        elif not has_batches(data) or isinstance(data, Iterator):
             raise TypeError(
                 f"data must be an iterable that can be iterated several times, got {data!r:.200}. Pass a list of "
                 "batches or a DataLoader."
@@ -101,7 +106,9 @@ class Epochs:
             batch = next(self._iterator)
         except StopIteration:
             if not self._batch:
-                if self._epochs is not None:
+                if self.batches_per_epoch == 0:
+                    _logger.warning("data has no batches, got an empty %s: no step is run.", self._name)
+                elif self._epochs is not None:
                     _logger.warning(
                         "The batches end before epoch %d of %d: %s gave none. A generator can be gone through once: "
                         "pass a function that returns a new one for each epoch.",
@@ -176,13 +183,13 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
       and `step(*args, batch, **kwargs)` for any other.
 
     Raises:
-      TypeError: `step` can't be called, or `batches` can't be iterated over.
+      TypeError: `step` can't be called, or `batches` can't be iterated over, or is a text or a dictionary.
     """
     check_plain_function("step", step)
-    if not isinstance(batches, Iterable):
+    if not has_batches(batches):
         raise TypeError(
             "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
-            f"{batches!r}."
+            f"{batches!r:.200}."
         )
     kind: type[BatchCall] = BatchCall
     if "tensorflow" in sys.modules:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastsup.common import stop_signals
 from fastsup.common.errors import NoIntactCheckpointError
-from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number, did_you_mean
+from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number, did_you_mean, path_argument
 from fastsup.loop.checkpoint_folder import CheckpointFolder, DamagedError, SavedCheckpoint, described
 from fastsup.loop.periodic import PeriodicHook
 from fastsup.loop.saved_state import SavedState, misfits_of, state_of
@@ -434,10 +434,7 @@ class Checkpoints(PeriodicHook):
 
 
 def _directory(directory: Any) -> str:
-    try:
-        path = os.fspath(directory)
-    except TypeError as error:
-        raise TypeError(f"{error}: directory={directory!r} must be the path of a directory.") from None
+    path = path_argument("directory", directory, "directory")
     if not isinstance(path, str):
         raise TypeError(f"directory must be a string or a pathlib.Path, got {directory!r}.")
     if not path or "://" in path:
@@ -445,6 +442,8 @@ def _directory(directory: Any) -> str:
             f"directory must be a local directory, got {path!r}. For other directories, pass a tf.train.Checkpoint "
             "and the directory to CheckpointHook."
         )
+    if os.path.isfile(path):
+        raise ValueError(f"directory must be the path of a directory, got {path!r}, a file. Pass another path.")
     return path
 
 

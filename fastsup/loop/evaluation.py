@@ -297,13 +297,11 @@ class EarlyStoppingHook(Hook):
             return
         self._without_progress += 1
         if self._without_progress == self._patience:
-            _logger.info(
-                "Stopping at global step %d: %s was best at global step %s, with %s.",
-                loop.global_step,
-                self._rule.metric,
-                self.best_step,
-                self.best,
-            )
+            metric = self._rule.metric
+            cause = f"{metric} was best at global step {self.best_step}, with {self.best}"
+            if self.best is None:
+                cause = f"{metric} was NaN in each evaluation"
+            _logger.info("Stopping at global step %d: %s.", loop.global_step, cause)
             self._stop(loop)
 
     def end(self, loop: Any) -> None:

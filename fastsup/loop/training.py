@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastsup.core.checks import check_flag, check_interval, check_step_function, suggest_keywords
-from fastsup.loop.batches import Epochs, bind_batches
+from fastsup.loop.batches import Epochs, bind_batches, has_batches
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook, function_of_loop
 from fastsup.loop.metrics import SummaryHook, numbers_in
@@ -216,14 +216,15 @@ def _with_data(
         if epochs is not None:
             raise ValueError(f"epochs={epochs!r} needs data. Pass the batches as data, or max_steps.")
         return step, states
-    if (not isinstance(data, Iterable) and not callable(data)) or isinstance(data, str | bytes | Mapping):
+    if not has_batches(data) and (isinstance(data, Iterable) or not callable(data)):
         raise TypeError(f"data must be an iterable of batches, or a function of the epoch's number, got {data!r:.200}.")
     rows = [tuple(getattr(part, "shape", ()))[:1] for part in data] if type(data) is tuple else []
-    if rows and all(rows) and len(set(rows)) == 1:
+    if (rows and all(rows) and len(set(rows)) == 1) or hasattr(data, "shape"):
+        kind, part = (f"a tuple of {len(rows)} arrays", "array") if rows else ("an array", "row")
         _logger.warning(
-            "data is a tuple of %d arrays, and each of them is taken for a batch. For batches of their rows pass "
-            "fastsup.ArrayBatches(data, 32).",
-            len(data),
+            "data is %s, and each %s is taken for a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
+            kind,
+            part,
         )
     if not (isinstance(data, Iterator) or hasattr(data, "element_spec")):
         data = Epochs(data, 1 if max_steps is None and epochs is None else epochs)

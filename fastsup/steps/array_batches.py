@@ -296,7 +296,10 @@ def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
 def _contiguous(leaf: Any) -> NDArray[Any]:
     array = np.asarray(leaf)
     if array.ndim == 0:
-        raise ValueError(f"arrays must have a first dimension, which counts the rows; got {leaf!r}.")
+        raise ValueError(
+            f"arrays must have a first dimension, which counts the rows; got {leaf!r}. For a list of rows, pass "
+            "np.asarray(rows)."
+        )
     return np.ascontiguousarray(array)
 
 

@@ -244,6 +244,11 @@ def test_no_steps() -> None:
         ((int, [], 1, -1), ValueError, "initial_step must lie between 0 and .*, got -1"),
         ((int, [], 1, 2**62 + 1), ValueError, "initial_step must lie between 0 and .*, got 4611686018427387905"),
         (
+            (int, [type("Callback", (), {})()]),
+            TypeError,
+            r"as hooks\[0\]\. Callback is a callback of another library's loop; fastsup\.loop has ready-made hooks\.$",
+        ),
+        (
             (int, [Hook(), 5]),
             TypeError,
             r"hooks must be fastsup\.core\.Hook objects, or capsules of hooks in C, got 5 as hooks\[1\]$",

@@ -133,6 +133,13 @@ def test_nan_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_the_log_of_a_stop_by_nan(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = [EvaluateHook(lambda: {"a": math.nan}, 1), EarlyStoppingHook("a", "min", 2)]
+    with caplog.at_level("INFO", logger="fastsup"):
+        StepLoop(int, hooks, max_steps=9).run()
+    assert "Stopping at global step 2: a was NaN in each evaluation." in caplog.text
+
+
 def test_an_error_of_the_function_ends_the_loop() -> None:
     loop = StepLoop(int, [EvaluateHook(lambda: 1 // 0, every_steps=2)], max_steps=4)
     with pytest.raises(ZeroDivisionError):

@@ -135,7 +135,7 @@ def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
     assert "The batches end before epoch 2 of 5: <lambda> gave none. A generator can be gone" in caplog.text
     caplog.clear()
     train(lambda batch: 0.5, (np.zeros((4, 2)), np.zeros((4, 1))), progress=False)
-    assert "data is a tuple of 2 arrays, and each of them is taken for a batch." in caplog.text
+    assert "data is a tuple of 2 arrays, and each array is taken for a batch." in caplog.text
     caplog.clear()
     train(float, (1, 2), max_steps=2, progress=False)
     train(float, [1, 2], epochs=2, progress=False)
@@ -228,6 +228,12 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"step": coroutine}, TypeError, "step must be a function whose call runs its body, got <function coroutine"),
         ({"step": coroutine, "data": [1]}, TypeError, "it is a coroutine function"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
+        (
+            {"data": "ab"},
+            TypeError,
+            "data must be an iterable of batches, or a function of the epoch's number, got 'ab'",
+        ),
+        ({"directory": __file__, "states": {"a": {}}}, ValueError, "test_training.py', a file. Pass another path."),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
         ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. Pass the batches as data, the second"),
         ({"progress": "bar"}, TypeError, "progress must be True or False"),
@@ -367,8 +373,31 @@ def test_epochs_count() -> None:
     ]  # fmt: skip
 
 
-def test_epochs_of_nothing_end() -> None:
+def test_epochs_of_nothing_end(caplog: pytest.LogCaptureFixture) -> None:
     assert list(Epochs([])) == []
+    assert caplog.messages == ["data has no batches, got an empty list: no step is run."]
+
+
+def test_arrays_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    train(lambda row: float(row[0]), np.ones([2, 3]), progress=False)
+    assert "data is an array, and each row is taken for a batch. For batches of rows pass fastsup.Arr" in caplog.text
+
+
+@pytest.mark.parametrize("batch", [1.0, [1.0, 2.0, 3.0]])
+def test_batches_of_another_number_of_arguments(batch: Any) -> None:
+    def step(x: float, y: float) -> float:
+        return x + y
+
+    with pytest.raises(TypeError) as raised:
+        train(step, [batch], progress=False)
+    assert raised.value.__notes__[0].startswith("The step is called with the next batch: a tuple or a list gives")
+
+    def failing(x: float, y: float) -> float:
+        return step(x)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError) as raised:
+        train(failing, [(1, 2)], progress=False)
+    assert raised.value.__notes__ == ["Raised by the step function at global step 0."]
 
 
 @pytest.mark.parametrize(

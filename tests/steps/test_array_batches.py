@@ -151,6 +151,7 @@ def test_specs() -> None:
         (((), 3), ValueError, "arrays must hold at least one array"),
         ((np.zeros(0), 3), ValueError, "arrays must have at least one row, got 0"),
         ((5.0, 3), ValueError, "arrays must have a first dimension, which counts the rows; got 5.0"),
+        (([[1, 2], [3, 4]], 2), ValueError, r"counts the rows; got 1\. For a list of rows, pass np\.asarray\(rows\)"),
         (((np.zeros(3), np.zeros(4)), 3), ValueError, "arrays must have as many rows as each other, got 3, 4"),
         ((np.zeros(3), 0), ValueError, "batch_size must be positive, got 0"),
         ((np.zeros(3), 2.5), TypeError, "batch_size must be an integer, got 2.5 of type float"),
