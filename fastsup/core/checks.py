@@ -439,6 +439,7 @@ _ELSEWHERE = {
     "after_run": "after_step",
     "on_batch_end": "after_step",
     "on_train_batch_end": "after_step",
+    "on_step_end": "after_step",
     "on_fit_start": "begin",
     "on_train_begin": "begin",
     "on_train_start": "begin",

@@ -268,8 +268,12 @@ cdef class Loop:
     def _end_hooks(self, probe):
         """Calls the `end` of all hooks, and raises the first error of a hook. The others are logged."""
         def end(hook):
-            with probe.beside_steps(hook, "end"):
-                hook.end(self)
+            try:
+                with probe.beside_steps(hook, "end"):
+                    hook.end(self)
+            except Exception as error:
+                add_note(error, f"Raised by end of the hook {safe_repr(hook)}.")
+                raise
 
         end_all_hooks(self.hooks, end, logger.error)
 

@@ -276,6 +276,12 @@ class Checkpoints(PeriodicHook):
                 self.directory,
                 others[0][1],
             )
+        if not others and os.path.exists(os.path.join(self.directory, "checkpoint")):
+            _logger.warning(
+                "%s has a state file of TensorFlow's checkpoints, which Checkpoints doesn't restore. To resume from "
+                "them, use fastsup.loop.CheckpointHook; to train from the beginning, use another directory.",
+                self.directory,
+            )
         if not self._has_begun:
             self._warn_of_unsaved_batches(loop)
         self._has_begun = True
@@ -442,8 +448,6 @@ def _directory(directory: Any) -> str:
             f"directory must be a local directory, got {path!r}. For other directories, pass a tf.train.Checkpoint "
             "and the directory to CheckpointHook."
         )
-    if os.path.isfile(path):
-        raise ValueError(f"directory must be the path of a directory, got {path!r}, a file. Pass another path.")
     return path
 
 

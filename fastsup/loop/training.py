@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fastsup.common.files import make_checkpoint_directory
 from fastsup.core.checks import check_flag, check_interval, check_step_function, suggest_keywords
 from fastsup.loop.batches import Epochs, bind_batches, has_batches
 from fastsup.loop.checkpoints import Checkpoints
@@ -129,7 +130,7 @@ def train(
         saver = _GuardedCheckpoints(
             guard, directory, states, every_secs=save_secs, metric=metric, mode=mode, keep_best=keep_best
         )
-        folder = Path(directory)
+        folder = Path(make_checkpoint_directory(saver.directory))
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
         if find_spec("tensorboard") is not None:
             writers.append(TensorBoardWriter(folder))

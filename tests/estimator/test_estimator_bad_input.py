@@ -170,6 +170,21 @@ def test_what_is_no_input_fn(make: Any) -> None:
         make().train(3)
 
 
+def test_an_input_fn_with_other_arguments(make: Any) -> None:
+    def input_fn(batch_size: int) -> Any:
+        return None
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'batch_size'") as raised:
+        make().train(input_fn)
+    assert raised.value.__notes__ == [
+        "An input_fn gets the arguments mode, params and config, if it has them. For other arguments, pass "
+        "functools.partial(input_fn, ...)."
+    ]
+    with pytest.raises(TypeError) as raised:
+        make().train(lambda: input_fn())  # type: ignore[call-arg]
+    assert not hasattr(raised.value, "__notes__")
+
+
 def test_features_that_change_their_shape(make: Any) -> None:
     def input_fn() -> Any:
         def rows() -> Any:

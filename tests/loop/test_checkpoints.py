@@ -473,6 +473,14 @@ def test_a_loop_at_its_end_saves_nothing_more(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_checkpoints_of_tensorflow_are_not_restored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"')
+    for _ in range(2):
+        saver = Checkpoints(tmp_path, {"state": {"steps": 1}})
+        StepLoop(int, [saver], max_steps=1, resume_from=saver).run()
+    assert caplog.text.count("has a state file of TensorFlow's checkpoints, which Checkpoints doesn't restore.") == 1
+
+
 def test_a_new_training_in_an_old_directory_is_warned_and_deletes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

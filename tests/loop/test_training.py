@@ -233,7 +233,7 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
             TypeError,
             "data must be an iterable of batches, or a function of the epoch's number, got 'ab'",
         ),
-        ({"directory": __file__, "states": {"a": {}}}, ValueError, "test_training.py', a file. Pass another path."),
+        ({"directory": __file__, "states": {"a": {}}}, NotADirectoryError, "Checkpoints need a directory: "),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
         ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. Pass the batches as data, the second"),
         ({"progress": "bar"}, TypeError, "progress must be True or False"),

@@ -215,8 +215,11 @@ class _MonitoredSession(MonitoredSessionBase):
 
         Raises:
           StopIteration: `step_fn` has called `request_stop()`. It ends a `with` block normally.
+          TypeError: `step_fn` can't be called.
           ValueError: `step_fn` has other arguments.
         """
+        if not callable(step_fn):
+            raise TypeError(f"unsupported callable: step_fn must be a function of step_context, got {step_fn!r}.")
         arguments = function_utils.fn_args(step_fn)
         if arguments in (("step_context",), ("self", "step_context")):
             return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
