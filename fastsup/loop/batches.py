@@ -66,6 +66,7 @@ class Epochs:
         self._batches_of: Callable[[int], Any] = source if is_function else lambda epoch: source
         self._name = getattr(data, "__name__", type(data).__name__)
         self._sampler = _random_sampler_of(data)
+        self._has_fixed_length = not is_function
         self._epochs = epochs
         self._iterator: Iterator[Any] | None = None
         self._epoch, self._batch = 0, 0
@@ -142,6 +143,17 @@ class Epochs:
         """
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
+        at_epoch, length = self.position - self._batch, self.batches_per_epoch
+        if self._has_fixed_length and length is not None and at_epoch != self._epoch * length:
+            _logger.warning(
+                "%s has %d batches per epoch, but in the checkpoint %d epochs had %d batches: it was saved with other "
+                "data. Hooks with every_epochs are due at other batches. To train on other data from its first batch, "
+                "use another directory.",
+                self._name,
+                length,
+                self._epoch,
+                at_epoch,
+            )
         sampler = self._sampler
         # A generator has its first state again only in epoch 0 of a new process.
         if sampler is not None and self._batch and (self._epoch or getattr(sampler, "generator", None) is None):

@@ -161,6 +161,12 @@ def train(
             max_steps,
             remedy,
         )
+    elif max_steps is None and loop.restored_step is not None and not loop.steps:
+        _logger.warning(
+            "No step was run: the checkpoint of global step %d is at the end of the data. To train on, pass "
+            "more epochs.",
+            loop.restored_step,
+        )
     return loop
 
 

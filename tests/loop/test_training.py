@@ -119,11 +119,12 @@ def test_epochs_of_data() -> None:
     assert steps == [1, 2, 3, 1, 2, 3, 0, 1, 2]
 
 
-def test_fewer_epochs_than_were_trained(tmp_path: Path) -> None:
+def test_fewer_epochs_than_were_trained(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for epochs, last in (5, 15), (2, 15), (6, 18):
         states = {"state": {"steps": 0}}
         loop = train(float, [1, 2, 3], epochs=epochs, states=states, directory=tmp_path, progress=False)
         assert loop.global_step == last
+    assert caplog.text.count("No step was run: the checkpoint of global step 15 is at the end of the data.") == 1
 
 
 def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -364,6 +365,15 @@ def test_rows_in_another_order(
     for _ in range(2):
         epochs.load_state_dict({"epoch": epoch, "batch": batch, "position": 4 * epoch + batch})
     assert caplog.text.count(f"shuffles in another order after a restart, so the rest of epoch {epoch}") == is_warned
+
+
+def test_other_data_after_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    state = {"epoch": 3, "batch": 1, "position": 7}
+    for data in ([1, 2], lambda epoch: [1] * (epoch + 1)):
+        Epochs(data).load_state_dict(state)
+    assert caplog.messages == []
+    Epochs([1, 2, 3]).load_state_dict(state)
+    assert "list has 3 batches per epoch, but in the checkpoint 3 epochs had 6 batches: it was saved" in caplog.text
 
 
 def test_epochs_count() -> None:

@@ -145,6 +145,13 @@ def test_specs() -> None:
     assert repr(batches) == "<fastsup.ArrayBatches of 10 rows, 4 a batch, at batch 0>"
 
 
+def test_a_seed_without_shuffle(caplog: pytest.LogCaptureFixture) -> None:
+    fastsup.ArrayBatches(np.zeros(4), 2, shuffle=True, seed=5)
+    assert caplog.messages == []
+    assert fastsup.ArrayBatches(np.zeros(4), 2, seed=5).seed is None
+    assert caplog.messages == ["seed=5 has no effect without shuffle=True: the rows keep their order."]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
