@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import platform
-import re
 import sys
 from typing import Any
 
 import fastsup
 from fastsup import pages
+from fastsup.common.script import long_options
 from fastsup.common.versions import tensorflow_version
 from fastsup.compat import run
 from fastsup.core.checks import did_you_mean
@@ -50,14 +50,13 @@ def main(arguments: list[str] | None = None) -> int:
     pages.add_parser(commands)
     given = sys.argv[1:] if arguments is None else arguments
     choices = commands.choices
-    if given and not given[0].startswith("-") and given[0] not in choices:
-        hint = did_you_mean(given[0], choices)
+    if given and given[0] not in (*choices, "--version", "-h", "--help"):
+        hint = did_you_mean(given[0], (*choices, "--version", "--help"))
         parser.error(f"there is no command {given[0]!r}.{hint} The commands are {', '.join(choices)}.")
     chosen, unknown = parser.parse_known_args(given)
     if unknown:
         # The command's own parser reports it, with its usage.
-        command_help = next(choices[name] for name in given if name in choices).format_help()
-        options = re.findall(r"--(?!help)[a-z][a-z-]*", command_help)
+        options = long_options(next(choices[name] for name in given if name in choices))
         hints = "".join(did_you_mean(option, options) for option in unknown)
         chosen.fail(f"unrecognized arguments: {' '.join(unknown)}{hints and '.'}{hints}")
     return int(chosen.run(chosen))

@@ -20,7 +20,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from fastsup.common.errors import is_read_failure
 from fastsup.common.file_system import is_local, list_names
-from fastsup.core.checks import check_no_pattern
+from fastsup.core.checks import check_no_pattern, path_argument
 
 __all__ = [
     "Listing",
@@ -96,10 +96,7 @@ def directory_argument(name: str, value: Any) -> Any:
     """
     if value is None:
         return None
-    try:
-        path = os.fspath(value)
-    except TypeError as error:
-        raise TypeError(f"{error}: {name}={value!r} must be the path of a directory.") from None
+    path = path_argument(name, value, "directory")
     check_no_pattern(name, path)
     return path
 

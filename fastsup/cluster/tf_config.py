@@ -90,6 +90,7 @@ _KEYS = (
     "session_master", "task",
 )  # fmt: skip
 _TASK_KEYS = ("cloud", "index", "trial", "type")
+_ROLES = ("chief", "evaluator", "master", "ps", "worker")
 
 
 def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
@@ -97,6 +98,10 @@ def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
     task = tf_config.get("task")
     _warn("TF_CONFIG", tf_config, _KEYS)
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
+    cluster = tf_config.get("cluster")
+    roles = cluster if isinstance(cluster, dict) else {}
+    # A program may have other roles.
+    _warn('TF_CONFIG["cluster"]', {role: 0 for role in roles if did_you_mean(role, _ROLES)}, _ROLES)
 
 
 def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> None:

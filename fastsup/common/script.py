@@ -6,6 +6,7 @@ import argparse
 import builtins
 import io
 import os
+import re
 import sys
 import traceback
 from importlib.abc import InspectLoader
@@ -15,7 +16,7 @@ from typing import Any
 
 from fastsup.common.absent_names import Keras2Hint, TensorFlow1Hint
 
-__all__ = ["ScriptFile", "ScriptModule", "add_script", "run_script", "script_command"]
+__all__ = ["ScriptFile", "ScriptModule", "add_script", "long_options", "run_script", "script_command"]
 
 
 def add_script(parser: argparse.ArgumentParser, script_help: str) -> None:
@@ -30,6 +31,12 @@ def add_script(parser: argparse.ArgumentParser, script_help: str) -> None:
     )
     # Taken unchanged: the script may have a "--" among its own arguments.
     parser.add_argument("script", nargs=argparse.REMAINDER, help=script_help)
+    parser.set_defaults(parser=parser)
+
+
+def long_options(parser: argparse.ArgumentParser) -> list[str]:
+    """The options of a parser that begin with two dashes, except `--help`."""
+    return re.findall(r"--(?!help)[a-z][a-z0-9-]*", parser.format_help())
 
 
 def script_command(arguments: argparse.Namespace) -> list[str]:
@@ -41,7 +48,17 @@ def script_command(arguments: argparse.Namespace) -> list[str]:
     # A "--" in front of the script is the command's.
     command: list[str] = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if not command:
-        arguments.fail("the following arguments are required: script")
+        taken = [value for value in vars(arguments).values() if isinstance(value, str) and value.endswith(".py")]
+        hint = f". {taken[0]} is the value of the option before it: put the script after that value" if taken else ""
+        arguments.fail(f"the following arguments are required: script{hint}")
+    options = long_options(arguments.parser)
+    for argument in command[1:]:
+        if argument.partition("=")[0] in options:
+            print(
+                f"{arguments.parser.prog}: {argument} after the script is an argument of the script. For fastsup, put "
+                "it before the script.",
+                file=sys.stderr,
+            )
     return command
 
 

@@ -60,9 +60,7 @@ cdef handler_t python_handler = NULL
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
 # What is logged of a received signal: what follows from it.
-cdef str STEP_ENDS = (
-    "ending after this step. If an Estimator, a hook or a Supervisor saves checkpoints, it saves the last state."
-)
+cdef str STEP_ENDS = "ending after this step. If the program saves checkpoints, the last state is saved."
 cdef str consequence = STEP_ENDS
 # What takes the number of a received signal instead of the sessions, or None.
 cdef object receiver = None

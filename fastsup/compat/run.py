@@ -46,13 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
     functions, keras = arguments.functions or arguments.accelerate, arguments.keras or arguments.accelerate
     if arguments.report and not (functions or keras):
         arguments.fail("--report is about functions and models: add --accelerate, --functions or --keras")
-    for option in ("--accelerate", "--functions", "--keras"):
-        if option in command[1:]:
-            print(
-                f"python -m fastsup run: {option} after the script is an argument of the script. For fastsup, put it "
-                "before the script.",
-                file=sys.stderr,
-            )
     install_at_import(arguments.tf1, functions, keras)
     try:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])

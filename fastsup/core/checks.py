@@ -27,11 +27,13 @@ __all__ = [
     "check_range",
     "check_step_function",
     "check_takes",
+    "check_truth",
     "did_you_mean",
     "doubt_about",
     "hint_for_class",
     "is_number",
     "misspelt_callbacks",
+    "path_argument",
     "pattern_in",
     "suggest_keywords",
     "why_begin_failed",
@@ -57,6 +59,22 @@ def check_flag(**flags: Any) -> None:
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_truth(**switches: Any) -> None:
+    """Refuses texts for switches of TensorFlow's, which accept any truth value: "no" is true.
+
+    Args:
+      **switches: values of the arguments, by their names.
+
+    Raises:
+      TypeError: a value is a text. The message names argument and value.
+    """
+    for name, value in switches.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(
+                f"{name} must be True or False, got {value!r}. Compare the text, as in {name}=(text == 'true')."
+            )
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
@@ -101,6 +119,26 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
         bool(value > 0)
     except (TypeError, ValueError):  # ValueError: an array of several numbers
         raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.") from None
+
+
+def path_argument(name: str, value: Any, what: str) -> Any:
+    """Converts a path that was given for an argument.
+
+    Args:
+      name: name of the argument, for the message.
+      value: a string, bytes or a `pathlib.Path`.
+      what: kind of file, for the message.
+
+    Returns:
+      The path as a string, or as bytes if bytes were given.
+
+    Raises:
+      TypeError: `value` isn't a path. The message names argument and value.
+    """
+    try:
+        return os.fspath(value)
+    except TypeError as error:
+        raise TypeError(f"{error}: {name}={value!r} must be the path of a {what}.") from None
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
@@ -343,6 +381,8 @@ def why_no_loop_hook(hook: Any) -> str:
     """
     if inspect.isroutine(hook):
         return ". For a function of the loop, pass fastsup.loop.every(steps=...)(function)."
+    if any(kind.__name__ == "Callback" for kind in type(hook).__mro__):
+        return f". {type(hook).__name__} is a callback of another library's loop; fastsup.loop has ready-made hooks."
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)
     return (
@@ -399,6 +439,7 @@ _ELSEWHERE = {
     "after_run": "after_step",
     "on_batch_end": "after_step",
     "on_train_batch_end": "after_step",
+    "on_step_end": "after_step",
     "on_fit_start": "begin",
     "on_train_begin": "begin",
     "on_train_start": "begin",

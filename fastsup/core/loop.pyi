@@ -5,6 +5,8 @@ from fastsup.core.hook import STEP_SIGNATURE as STEP_SIGNATURE
 from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler
 
+def check_hook(hook: Any, place: int) -> None: ...
+
 class Loop:
     def __init__(
         self,

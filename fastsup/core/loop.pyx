@@ -58,6 +58,19 @@ cdef LoopHook as_hook(object hook, Py_ssize_t i):
     )
 
 
+def check_hook(hook, place):
+    """Refuses an object that isn't a hook of loops.
+
+    Args:
+      hook: the object.
+      place: its index in the program's list, for the message.
+
+    Raises:
+      TypeError: the loop can't call it.
+    """
+    as_hook(hook, place)
+
+
 cdef int raise_pending() except -1:
     """Raises the exception that is set."""
     return -1
@@ -69,9 +82,9 @@ cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
 
 
 cdef str due_hook(Loop loop):
-    """The hook that was due last, by its place in `hooks`, for a message."""
+    """The hook that was due last, by its place in the loop's `hooks`, for a message."""
     cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
-    return f"hooks[{i}], {safe_repr(loop.hooks[i])},"
+    return f"loop.hooks[{i}], {safe_repr(loop.hooks[i])},"
 
 
 cdef str wrong_code(int code):
@@ -255,8 +268,12 @@ cdef class Loop:
     def _end_hooks(self, probe):
         """Calls the `end` of all hooks, and raises the first error of a hook. The others are logged."""
         def end(hook):
-            with probe.beside_steps(hook, "end"):
-                hook.end(self)
+            try:
+                with probe.beside_steps(hook, "end"):
+                    hook.end(self)
+            except Exception as error:
+                add_note(error, f"Raised by end of the hook {safe_repr(hook)}.")
+                raise
 
         end_all_hooks(self.hooks, end, logger.error)
 

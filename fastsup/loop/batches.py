@@ -10,9 +10,14 @@ from typing import Any
 from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
 from fastsup.steps.batch_call import BatchCall
 
-__all__ = ["Epochs", "bind_batches"]
+__all__ = ["Epochs", "bind_batches", "has_batches"]
 
 _logger = logging.getLogger("fastsup")
+
+
+def has_batches(data: Any) -> bool:
+    """Returns True for an iterable whose members may be batches: not the characters of a text, or a dict's keys."""
+    return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
 
 
 class Epochs:
@@ -26,6 +31,7 @@ class Epochs:
 
     It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
     epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
+    A PyTorch `DataLoader` with `shuffle=True` doesn't: pass a function that makes it with the epoch as the seed.
 
     Args:
       data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
@@ -46,7 +52,7 @@ class Epochs:
         is_function = callable(data) and not isinstance(data, Iterable)
         if is_function:
             check_takes("data", data, "the number of the epoch")
-        elif not isinstance(data, Iterable) or isinstance(data, Iterator | str | bytes | Mapping):
+        elif not has_batches(data) or isinstance(data, Iterator):
             raise TypeError(
                 f"data must be an iterable that can be iterated several times, got {data!r:.200}. Pass a list of "
                 "batches or a DataLoader."
@@ -59,6 +65,8 @@ class Epochs:
         source: Any = data
         self._batches_of: Callable[[int], Any] = source if is_function else lambda epoch: source
         self._name = getattr(data, "__name__", type(data).__name__)
+        self._sampler = _random_sampler_of(data)
+        self._has_fixed_length = not is_function
         self._epochs = epochs
         self._iterator: Iterator[Any] | None = None
         self._epoch, self._batch = 0, 0
@@ -99,7 +107,9 @@ class Epochs:
             batch = next(self._iterator)
         except StopIteration:
             if not self._batch:
-                if self._epochs is not None:
+                if self.batches_per_epoch == 0:
+                    _logger.warning("data has no batches, got an empty %s: no step is run.", self._name)
+                elif self._epochs is not None:
                     _logger.warning(
                         "The batches end before epoch %d of %d: %s gave none. A generator can be gone through once: "
                         "pass a function that returns a new one for each epoch.",
@@ -133,6 +143,37 @@ class Epochs:
         """
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
+        at_epoch, length = self.position - self._batch, self.batches_per_epoch
+        if self._has_fixed_length and length is not None and at_epoch != self._epoch * length:
+            _logger.warning(
+                "%s has %d batches per epoch, but in the checkpoint %d epochs had %d batches: it was saved with other "
+                "data. Hooks with every_epochs are due at other batches. To train on other data from its first batch, "
+                "use another directory.",
+                self._name,
+                length,
+                self._epoch,
+                at_epoch,
+            )
+        sampler = self._sampler
+        # A generator has its first state again only in epoch 0 of a new process.
+        if sampler is not None and self._batch and (self._epoch or getattr(sampler, "generator", None) is None):
+            self._sampler = None
+            _logger.warning(
+                "%s shuffles in another order after a restart, so the rest of epoch %d may repeat rows and skip "
+                "others. Pass a function of the epoch's number instead: lambda epoch: DataLoader(..., shuffle=True, "
+                "generator=torch.Generator().manual_seed(epoch)).",
+                self._name,
+                self._epoch,
+            )
+
+
+def _random_sampler_of(data: Any) -> Any:
+    """The sampler of a PyTorch `DataLoader` that draws rows at random; None for any other data."""
+    for owner in (getattr(data, "batch_sampler", None), data):
+        sampler = getattr(owner, "sampler", None)
+        if any(kind.__name__.endswith("RandomSampler") for kind in type(sampler).__mro__):
+            return sampler
+    return None
 
 
 def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -154,13 +195,13 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
       and `step(*args, batch, **kwargs)` for any other.
 
     Raises:
-      TypeError: `step` can't be called, or `batches` can't be iterated over.
+      TypeError: `step` can't be called, or `batches` can't be iterated over, or is a text or a dictionary.
     """
     check_plain_function("step", step)
-    if not isinstance(batches, Iterable):
+    if not has_batches(batches):
         raise TypeError(
             "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
-            f"{batches!r}."
+            f"{batches!r:.200}."
         )
     kind: type[BatchCall] = BatchCall
     if "tensorflow" in sys.modules:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastsup.common import stop_signals
 from fastsup.common.errors import NoIntactCheckpointError
-from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number, did_you_mean
+from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number, did_you_mean, path_argument
 from fastsup.loop.checkpoint_folder import CheckpointFolder, DamagedError, SavedCheckpoint, described
 from fastsup.loop.periodic import PeriodicHook
 from fastsup.loop.saved_state import SavedState, misfits_of, state_of
@@ -270,10 +270,17 @@ class Checkpoints(PeriodicHook):
         others = self._folder.paths()
         if others and not self._own and not self._has_begun:
             _logger.warning(
-                "%s has checkpoints, the newest of which is %s, but none was restored. To resume from it, pass this "
-                "hook as resume_from; to train from the beginning, use another directory.",
+                "%s has checkpoints, the newest of which is %s, but none was restored, and this run deletes none of "
+                "them. To resume from it, pass this hook as resume_from; to train from the beginning, use another "
+                "directory.",
                 self.directory,
                 others[0][1],
+            )
+        if not others and os.path.exists(os.path.join(self.directory, "checkpoint")):
+            _logger.warning(
+                "%s has a state file of TensorFlow's checkpoints, which Checkpoints doesn't restore. To resume from "
+                "them, use fastsup.loop.CheckpointHook; to train from the beginning, use another directory.",
+                self.directory,
             )
         if not self._has_begun:
             self._warn_of_unsaved_batches(loop)
@@ -433,10 +440,7 @@ class Checkpoints(PeriodicHook):
 
 
 def _directory(directory: Any) -> str:
-    try:
-        path = os.fspath(directory)
-    except TypeError as error:
-        raise TypeError(f"{error}: directory={directory!r} must be the path of a directory.") from None
+    path = path_argument("directory", directory, "directory")
     if not isinstance(path, str):
         raise TypeError(f"directory must be a string or a pathlib.Path, got {directory!r}.")
     if not path or "://" in path:

@@ -24,7 +24,7 @@ _logger = logging.getLogger("fastsup")
 class EvaluateHook(PeriodicHook):
     """Calls a function that evaluates the model, at intervals and at the end of the loop.
 
-    The results are `loop.evaluation`. Other hooks of the loop get them, in their `on_evaluation(loop, metrics)`:
+    The results are in `loop.evaluation`. Other hooks of the loop get them, in their `on_evaluation(loop, metrics)`:
     `SummaryHook`, `ProgressHook`, `Checkpoints`, `EarlyStoppingHook`, and hooks of yours. In a session, they don't.
 
     Args:
@@ -38,6 +38,8 @@ class EvaluateHook(PeriodicHook):
         it is left out, except the first one and the one at the end. None: no limit.
       every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
         See `PeriodicHook` for the supported batches.
+      name: what to put before the names of the numbers, as in "test/accuracy"; or None. Several hooks of one loop that
+        return the same names require it.
 
     Attributes:
       metrics: the numbers of the last evaluation, by name; empty before the first one.
@@ -45,7 +47,8 @@ class EvaluateHook(PeriodicHook):
       skipped: number of evaluations of this run that `max_share` has left out.
 
     Raises:
-      TypeError: `function` can't be called so, an interval or `max_share` isn't a number, or `at_end` isn't a bool.
+      TypeError: `function` can't be called so, an interval or `max_share` isn't a number, `at_end` isn't a bool, or
+        `name` isn't a text.
       ValueError: an interval isn't positive, all are left out without `at_end`, or `max_share` doesn't lie between 0
         and 1.
     """
@@ -62,8 +65,11 @@ class EvaluateHook(PeriodicHook):
         max_share: float | None = None,
         *,
         every_epochs: int | None = None,
+        name: str | None = None,
     ) -> None:
         check_flag(at_end=at_end)
+        if name is not None and (not isinstance(name, str) or not name):
+            raise TypeError(f"name must be a text such as 'test', or None; got {name!r}.")
         if every_steps is None and every_secs is None and every_epochs is None and not at_end:
             raise ValueError("at_end=False needs an interval: pass every_steps, every_secs or every_epochs.")
         if every_steps is None and every_secs is None and every_epochs is None and at_end:
@@ -79,6 +85,7 @@ class EvaluateHook(PeriodicHook):
         self.profile_name: str = f"evaluate by {getattr(function, '__name__', type(function).__name__)}"
         self._at_end = at_end
         self._max_share = max_share
+        self._prefix = "" if name is None else f"{name}/"
         self._listeners: list[Any] = []
         self.metrics: dict[str, float] = {}
         self.secs = 0.0
@@ -92,7 +99,8 @@ class EvaluateHook(PeriodicHook):
         # Checkpoints last, because they save the changes that the evaluation makes in the other hooks.
         self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
         self.secs, self.skipped = 0.0, 0
-        self._has_warned = False
+        self._others = [hook for hook in evaluating_hooks(loop) if isinstance(hook, EvaluateHook) and hook is not self]
+        self._has_warned = self._has_warned_of_names = False
         self._last_secs: float | None = None
         self._begun = steady()
         self._steps_at_evaluation = -1
@@ -117,7 +125,7 @@ class EvaluateHook(PeriodicHook):
         self.secs += self._last_secs
         self._steps_at_evaluation = loop.steps
         try:
-            self.metrics = named_numbers(result)
+            self.metrics = {f"{self._prefix}{name}": number for name, number in named_numbers(result).items()}
         except TypeError as error:
             raise TypeError(
                 f"function must return a number or a mapping of names to numbers, got {result!r:.200} from "
@@ -131,10 +139,25 @@ class EvaluateHook(PeriodicHook):
                 loop.global_step,
                 ", ".join(bad),
             )
+        self._warn_of_shared_names()
         if hasattr(loop, "evaluation"):
-            loop.evaluation = self.metrics
+            # Of all hooks that evaluate.
+            loop.evaluation = {**loop.evaluation, **self.metrics}
         for hook in self._listeners:
             hook.on_evaluation(loop, self.metrics)
+
+    def _warn_of_shared_names(self) -> None:
+        for other in self._others:
+            shared = sorted(self.metrics.keys() & other.metrics.keys())
+            if shared and not self._has_warned_of_names and not other._has_warned_of_names:
+                self._has_warned_of_names = True
+                _logger.warning(
+                    "%r and %r both evaluate %s, so other hooks can't tell these numbers apart. Pass "
+                    "EvaluateHook(..., name=...) to one of them.",
+                    other,
+                    self,
+                    ", ".join(shared),
+                )
 
 
 def function_of_loop(name: str, function: Any) -> Callable[[Any], Any]:
@@ -178,7 +201,8 @@ class EarlyStoppingHook(Hook):
       patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
       min_delta: minimum improvement over the best one.
       restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
-        best checkpoint is restored. It must come before this hook in the list, like the `EvaluateHook`.
+        best checkpoint is restored. `loop.global_step`, `loop.result` and `loop.evaluation` remain those of the last
+        step. It must come before this hook in the list, like the `EvaluateHook`.
 
     Attributes:
       best: the best number; None before the first evaluation.
@@ -273,13 +297,11 @@ class EarlyStoppingHook(Hook):
             return
         self._without_progress += 1
         if self._without_progress == self._patience:
-            _logger.info(
-                "Stopping at global step %d: %s was best at global step %s, with %s.",
-                loop.global_step,
-                self._rule.metric,
-                self.best_step,
-                self.best,
-            )
+            metric = self._rule.metric
+            cause = f"{metric} was best at global step {self.best_step}, with {self.best}"
+            if self.best is None:
+                cause = f"{metric} was NaN in each evaluation"
+            _logger.info("Stopping at global step %d: %s.", loop.global_step, cause)
             self._stop(loop)
 
     def end(self, loop: Any) -> None:
@@ -287,7 +309,15 @@ class EarlyStoppingHook(Hook):
             return
         saved = self._restore_best.restore("best")
         if saved is not None:
-            _logger.info("Restored the best checkpoint, %s.", saved.path)
+            metric = self._rule.metric
+            _logger.info(
+                "Restored the best checkpoint, %s: global step %d, %s %g. The loop's last step was %d.",
+                saved.path,
+                saved.global_step,
+                metric,
+                saved.metrics[metric],
+                loop.global_step,
+            )
 
     def _stop(self, loop: Any) -> None:
         self.stopped = True

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from fastsup.common.errors import writing_files
 from fastsup.common.results import each_result
-from fastsup.core import Hook
-from fastsup.core.checks import check_interval, suggest_keywords
+from fastsup.core.checks import suggest_keywords
 from fastsup.core.clock import now, steady
 from fastsup.loop.periodic import PeriodicHook, due_in
 
@@ -112,10 +111,12 @@ class SummaryHook(PeriodicHook):
         `add_scalar(name, value, step)`, such as PyTorch's SummaryWriter; the result of
         `tf.summary.create_file_writer`; a function of name, value and step; or a list of these.
       every_steps: a summary is written at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two summaries, or None. With both intervals, the one that passes first counts; with
-        neither, a summary is written every 100 steps.
+      every_secs: seconds between two summaries, or None. Of several intervals, the one that passes first counts;
+        without any, a summary is written every 100 steps.
       values: function that takes the result and returns a number, which is named "loss", or a mapping of names to
         numbers. None if the result is such itself.
+      every_epochs: a summary is written at the end of each epoch whose number is a multiple of this number, or None.
+        See `PeriodicHook` for the supported batches.
 
     Raises:
       TypeError: `writer` isn't one of these, `values` can't be called, or an interval isn't a number.
@@ -129,8 +130,12 @@ class SummaryHook(PeriodicHook):
         every_steps: int | None = None,
         every_secs: float | None = None,
         values: Values | None = None,
+        *,
+        every_epochs: int | None = None,
     ) -> None:
-        super().__init__(100 if every_steps is None and every_secs is None else every_steps, every_secs)
+        if every_steps is None and every_secs is None and every_epochs is None:
+            every_steps = 100
+        super().__init__(every_steps, every_secs, every_epochs)
         self._write, self._flush = _writing(writer)
         self._values = check_values(values)
 
@@ -156,7 +161,7 @@ class SummaryHook(PeriodicHook):
         self.end(loop)
 
 
-class MeansHook(Hook):
+class MeansHook(PeriodicHook):
     """Writes the means of the numbers of all results since it wrote last, and the rate of the steps.
 
     It is called after every step, and keeps the results. It reads them when it writes, so it doesn't wait for a device
@@ -168,22 +173,30 @@ class MeansHook(Hook):
     Args:
       writer: as for `SummaryHook`.
       every_steps: the means are written at the global steps that are multiples of this number; or, for steps that are
-        made in one call, after that call. The rest is written at the end of the loop.
+        made in one call, after that call. The rest is written at the end of the loop. None: 100, unless `every_epochs`
+        is given.
       values: as for `SummaryHook`.
+      every_epochs: as for `SummaryHook`. Of two intervals, the one that passes first counts.
 
     Attributes:
       means: the means that were written last, by the names of the numbers; empty before.
       steps_per_sec: the rate that was written last; None before.
 
     Raises:
-      TypeError: `writer` isn't one of those, `values` can't be called, or `every_steps` isn't a number.
-      ValueError: `every_steps` isn't positive.
+      TypeError: `writer` isn't one of those, `values` can't be called, or an interval isn't a number.
+      ValueError: an interval isn't positive.
     """
 
-    def __init__(self, writer: Any, every_steps: int = 100, values: Values | None = None) -> None:
-        check_interval("every_steps", every_steps, optional=False)
+    def __init__(
+        self,
+        writer: Any,
+        every_steps: int | None = None,
+        values: Values | None = None,
+        *,
+        every_epochs: int | None = None,
+    ) -> None:
+        super().__init__(100 if every_steps is None and every_epochs is None else every_steps, None, every_epochs)
         self._write, self._flush = _writing(writer)
-        self._every_steps = math.ceil(every_steps)
         self._values = check_values(values)
         self._takes_result = values is None
         # Of steps that came one by one; and the sum and the count of each number of the others.
@@ -210,6 +223,7 @@ class MeansHook(Hook):
         self._results, self._sums = [], dict(self._restored)
 
     def begin(self, loop: Any) -> None:
+        self._find_epochs(loop)
         self._restart(loop)
         self._sums, self._restored = self._restored, {}
         self.due_every_run()
@@ -217,8 +231,7 @@ class MeansHook(Hook):
     def after_step(self, loop: Any, value: Any) -> None:
         self._results.append(value)
         if loop.global_step >= self._next_step:
-            self._report(loop)
-            self._restart(loop)
+            self.act(loop)
 
     def after_steps(self, loop: Any, values: Any) -> None:
         """Takes the results of several steps that were made in one call.
@@ -233,8 +246,7 @@ class MeansHook(Hook):
         else:
             self._add(columns)
         if loop.global_step >= self._next_step:
-            self._report(loop)
-            self._restart(loop)
+            self.act(loop)
 
     def end(self, loop: Any) -> None:
         if loop.steps > self._steps_before:
@@ -242,10 +254,14 @@ class MeansHook(Hook):
             self._report(loop)
         self._flush()
 
+    def act(self, loop: Any) -> None:
+        self._report(loop)
+        self._restart(loop)
+
     def _restart(self, loop: Any) -> None:
         self._results, self._sums = [], {}
         self._time, self._steps_before = steady(), loop.steps
-        self._next_step = (loop.global_step // self._every_steps + 1) * self._every_steps
+        self._next_step = self._next_due_step(loop.global_step)
 
     def _report(self, loop: Any) -> None:
         self._add(self._columns())
@@ -420,7 +436,8 @@ class MeasuringHook(PeriodicHook):
           loop: the `StepLoop`.
           metrics: the numbers, by name.
         """
-        self._evaluation = {f"eval/{name}": number for name, number in metrics.items()}
+        # In one go: another thread may read it now.
+        self._evaluation = {**self._evaluation, **{f"eval/{name}": number for name, number in metrics.items()}}
 
     def end(self, loop: Any) -> None:
         self._measure(loop, running=0)

@@ -73,15 +73,16 @@ class PeriodicHook(Hook):
 
     def begin(self, loop: Any) -> None:
         self.never_due()
-        if self.every_epochs is not None:
-            self._find_epochs(loop, math.ceil(self.every_epochs))
+        self._find_epochs(loop)
         self._wait(loop)
 
     def after_step(self, loop: Any, value: Any) -> None:
         self.act(loop)
         self._wait(loop)
 
-    def _find_epochs(self, loop: Any, epochs: int) -> None:
+    def _find_epochs(self, loop: Any) -> None:
+        if self.every_epochs is None:
+            return
         batches: Any = getattr(loop, "batches", None)
         length = getattr(batches, "batches_per_epoch", None)
         if length is None:
@@ -90,24 +91,28 @@ class PeriodicHook(Hook):
                 "fastsup.bind_batches(step, batches) as the step of the loop, with fastsup.loop.Epochs(data) or a "
                 "fastsup.ArrayBatches as batches, or an interval in steps."
             )
-        self._epoch_steps = epochs * length
+        self._epoch_steps = math.ceil(self.every_epochs) * length
         self._first_step = loop.global_step - batches.position
 
     def _wait(self, loop: Any) -> None:
-        step = loop.global_step
+        due = self._next_due_step(loop.global_step)
         if self.every_steps == 1:
             self.due_every_run()
-        elif self.every_epochs is not None or (self.every_steps is not None and self.every_steps < math.inf):
-            due: float = math.inf
-            if self.every_steps is not None and self.every_steps < math.inf:
-                interval = math.ceil(self.every_steps)
-                due = (step // interval + 1) * interval
-            if self.every_epochs is not None:
-                done = (step - self._first_step) // self._epoch_steps
-                due = min(due, self._first_step + (done + 1) * self._epoch_steps)
+        elif due < math.inf:
             self.due_at_step(int(due))
         if self.every_secs is not None:
             due_in(self, self.every_secs)
+
+    def _next_due_step(self, step: int) -> float:
+        """The first global step after another one that an interval in steps or epochs ends at."""
+        due = math.inf
+        if self.every_steps is not None and self.every_steps < math.inf:
+            interval = math.ceil(self.every_steps)
+            due = (step // interval + 1) * interval
+        if self.every_epochs is not None:
+            done = (step - self._first_step) // self._epoch_steps
+            due = min(due, self._first_step + (done + 1) * self._epoch_steps)
+        return due
 
 
 class CallHook(PeriodicHook):

@@ -76,7 +76,7 @@ class ProgressHook(PeriodicHook):
           loop: the `StepLoop`.
           metrics: the numbers, by name.
         """
-        self._evaluation = {f"eval {name}": number for name, number in metrics.items()}
+        self._evaluation |= {f"eval {name}": number for name, number in metrics.items()}
 
     def end(self, loop: Any) -> None:
         if loop.global_step > self._shown_step:

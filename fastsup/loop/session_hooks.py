@@ -15,8 +15,9 @@ from typing import Any
 from fastsup.core import Hook
 from fastsup.core.errors import end_all_hooks, notify_hooks
 from fastsup.core.hook import LoopHook
+from fastsup.core.loop import check_hook
 
-__all__ = ["SessionHooks", "with_session_hooks"]
+__all__ = ["SessionHooks", "checked_hooks", "with_session_hooks"]
 
 _logger = logging.getLogger("fastsup")
 _NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
@@ -42,20 +43,32 @@ def with_session_hooks(hooks: Any, step: Any) -> Any:
     """
     if not isinstance(hooks, Iterable):
         return hooks  # The loop reports the mistake.
-    hooks = list(hooks)
-    # A program with such a hook has imported TensorFlow.
-    module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")
-    if module is None:
-        return hooks
-    of_sessions = [hook for hook in hooks if _is_of_sessions(hook, module.SessionRunHook)]
+    hooks = checked_hooks(hooks)
+    of_sessions = [hook for hook in hooks if _is_of_sessions(hook)]
     if not of_sessions:
         return hooks
-    for hook in of_sessions:
+    others = [hook for hook in hooks if not _is_of_sessions(hook)]
+    return [*others, SessionHooks(of_sessions, _result_specs_of(step))]
+
+
+def checked_hooks(hooks: Iterable[Any]) -> list[Any]:
+    """Lists the hooks of a loop. The errors contain an index in the program's own list.
+
+    Args:
+      hooks: `fastsup.core.Hook`s, capsules and `SessionRunHook`s.
+
+    Raises:
+      TypeError: an object isn't a hook, or the hook acts on a graph, which a loop doesn't have.
+    """
+    hooks = list(hooks)
+    for place, hook in enumerate(hooks):
+        if not _is_of_sessions(hook):
+            check_hook(hook, place)
+            continue
         for kind in type(hook).__mro__:
             if kind.__name__ in _OF_GRAPHS and kind.__module__.startswith(("tensorflow.", "fastsup.")):
                 raise TypeError(f"hooks must be hooks that a loop can call, got {hook!r}: {_OF_GRAPHS[kind.__name__]}.")
-    others = [hook for hook in hooks if not _is_of_sessions(hook, module.SessionRunHook)]
-    return [*others, SessionHooks(of_sessions, _result_specs_of(step))]
+    return hooks
 
 
 def _result_specs_of(step: Any) -> Callable[[], Any] | None:
@@ -66,9 +79,12 @@ def _result_specs_of(step: Any) -> Callable[[], Any] | None:
     return specs
 
 
-def _is_of_sessions(hook: Any, kind: type) -> bool:
+def _is_of_sessions(hook: Any) -> bool:
+    # A program with such a hook has imported TensorFlow.
+    module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")
     # An adapter around a loop hook counts as that loop hook.
-    return isinstance(hook, kind) and not isinstance(getattr(hook, "loop_hook", None), LoopHook)
+    is_adapter = isinstance(getattr(hook, "loop_hook", None), LoopHook)
+    return module is not None and isinstance(hook, module.SessionRunHook) and not is_adapter
 
 
 class SessionHooks(Hook):

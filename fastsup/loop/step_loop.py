@@ -110,7 +110,7 @@ class StepLoop(fastsup.core.StepLoop):
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
-        #: The numbers of the last evaluation by an `EvaluateHook`, by name.
+        #: The newest numbers of the `EvaluateHook`s, by name.
         self.evaluation: dict[str, float] = {}
 
     @property

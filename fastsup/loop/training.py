@@ -9,13 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fastsup.common.files import make_checkpoint_directory
 from fastsup.core.checks import check_flag, check_interval, check_step_function, suggest_keywords
-from fastsup.loop.batches import Epochs, bind_batches
+from fastsup.loop.batches import Epochs, bind_batches, has_batches
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.evaluation import EarlyStoppingHook, EvaluateHook, function_of_loop
 from fastsup.loop.metrics import SummaryHook, numbers_in
 from fastsup.loop.nan_guard import NanGuardHook
 from fastsup.loop.progress import ProgressHook
+from fastsup.loop.session_hooks import checked_hooks
 from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.writers import JsonLinesWriter, TensorBoardWriter
 
@@ -85,11 +87,13 @@ def train(
       mode: "max" if a larger number is better, "min" if a smaller one is.
       keep_best: number of the best checkpoints that stay.
       patience: number of evaluations in a row without a better result after which the loop ends; None for no such end.
-      hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved.
+      hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved. To write the numbers
+        elsewhere or more often, pass a hook that does so: `hooks=[SummaryHook(CsvWriter("metrics.csv"), 10)]`.
       progress: whether the progress is shown.
 
     Returns:
-      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`.
+      The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`. With `patience`, the
+      states are the best checkpoint's, but these attributes are the last step's.
 
     Raises:
       TypeError: an argument is of the wrong type.
@@ -103,6 +107,7 @@ def train(
     ):
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{name} must be {what}; got {value!r:.200}.")
+    hooks = checked_hooks(hooks or ())
     _check_needs(states=(states, directory, "directory"), directory=(directory, states, "states"))
     _check_needs(evaluate_steps=(evaluate_steps, evaluate, "evaluate"), metric=(metric, evaluate, "evaluate"))
     _check_needs(metric=(metric, mode, "mode"), mode=(mode, metric, "metric"), patience=(patience, metric, "metric"))
@@ -125,7 +130,7 @@ def train(
         saver = _GuardedCheckpoints(
             guard, directory, states, every_secs=save_secs, metric=metric, mode=mode, keep_best=keep_best
         )
-        folder = Path(directory)
+        folder = Path(make_checkpoint_directory(saver.directory))
         writers.append(JsonLinesWriter(folder / "metrics.jsonl"))
         if find_spec("tensorboard") is not None:
             writers.append(TensorBoardWriter(folder))
@@ -155,6 +160,12 @@ def train(
             loop.global_step,
             max_steps,
             remedy,
+        )
+    elif max_steps is None and loop.restored_step is not None and not loop.steps:
+        _logger.warning(
+            "No step was run: the checkpoint of global step %d is at the end of the data. To train on, pass "
+            "more epochs.",
+            loop.restored_step,
         )
     return loop
 
@@ -212,14 +223,15 @@ def _with_data(
         if epochs is not None:
             raise ValueError(f"epochs={epochs!r} needs data. Pass the batches as data, or max_steps.")
         return step, states
-    if (not isinstance(data, Iterable) and not callable(data)) or isinstance(data, str | bytes | Mapping):
+    if not has_batches(data) and (isinstance(data, Iterable) or not callable(data)):
         raise TypeError(f"data must be an iterable of batches, or a function of the epoch's number, got {data!r:.200}.")
     rows = [tuple(getattr(part, "shape", ()))[:1] for part in data] if type(data) is tuple else []
-    if rows and all(rows) and len(set(rows)) == 1:
+    if (rows and all(rows) and len(set(rows)) == 1) or hasattr(data, "shape"):
+        kind, part = (f"a tuple of {len(rows)} arrays", "array") if rows else ("an array", "row")
         _logger.warning(
-            "data is a tuple of %d arrays, and each of them is taken for a batch. For batches of their rows pass "
-            "fastsup.ArrayBatches(data, 32).",
-            len(data),
+            "data is %s, and each %s is taken for a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
+            kind,
+            part,
         )
     if not (isinstance(data, Iterator) or hasattr(data, "element_spec")):
         data = Epochs(data, 1 if max_steps is None and epochs is None else epochs)

@@ -10,6 +10,8 @@ import socket
 import time
 from typing import Any, BinaryIO
 
+from fastsup.core.checks import path_argument
+
 __all__ = ["CsvWriter", "JsonLinesWriter", "TensorBoardWriter"]
 
 
@@ -21,11 +23,12 @@ class _LinesWriter:
         that is cut off.
 
     Raises:
+      TypeError: `path` isn't a path.
       OSError: the file can't be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path: str = os.fspath(path)
+        self.path: str = path_argument("path", path, "file")
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         _cut_unfinished_line(self.path)
         # Each line is passed to the operating system immediately, so a killed process loses none.
@@ -131,6 +134,7 @@ class TensorBoardWriter:
       directory: where the file goes. It is made if it doesn't exist.
 
     Raises:
+      TypeError: `directory` isn't a path.
       ImportError: the package tensorboard isn't installed.
       OSError: the file can't be written.
     """
@@ -145,7 +149,7 @@ class TensorBoardWriter:
                 "TensorBoardWriter needs the package tensorboard: pip install tensorboard, or the extra "
                 "'fastsup[examples]'."
             ) from error
-        self.directory: str = os.fspath(directory)
+        self.directory: str = path_argument("directory", directory, "directory")
         os.makedirs(self.directory, exist_ok=True)
         self._event: Any = Event
         self._summary: Any = Summary

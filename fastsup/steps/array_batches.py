@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ else:
         _State = object
 
 __all__ = ["ArrayBatches"]
+
+_logger = logging.getLogger("fastsup")
 
 # Epochs whose order is kept: the one under way, and the next one, which a thread may fill a block from.
 _ORDERS = 2
@@ -99,6 +102,8 @@ class ArrayBatches(_State):
         #: Number of batches of an epoch that have `batch_size` rows. Those with fewer come last.
         self.full_batches_per_epoch: int = full
         self.seed: int | None = _seed(seed) if shuffle else None
+        if seed is not None and not shuffle:
+            _logger.warning("seed=%r has no effect without shuffle=True: the rows keep their order.", seed)
         self._position = 0
         self._lock = threading.Lock()
         # By the seed, which a checkpoint may change, and the epoch.
@@ -296,7 +301,10 @@ def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
 def _contiguous(leaf: Any) -> NDArray[Any]:
     array = np.asarray(leaf)
     if array.ndim == 0:
-        raise ValueError(f"arrays must have a first dimension, which counts the rows; got {leaf!r}.")
+        raise ValueError(
+            f"arrays must have a first dimension, which counts the rows; got {leaf!r}. For a list of rows, pass "
+            "np.asarray(rows)."
+        )
     return np.ascontiguousarray(array)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fastsup.core.errors import add_note
+
 __all__ = ["BatchCall", "as_arguments"]
 
 
@@ -23,7 +25,17 @@ class BatchCall:
         self.kwargs = kwargs
 
     def __call__(self) -> Any:
-        return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
+        try:
+            return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                # The call itself failed, not the function.
+                add_note(
+                    error,
+                    "The step is called with the next batch: a tuple or a list gives an argument for each of its "
+                    "parts, and any other batch is one argument.",
+                )
+            raise
 
     def __repr__(self) -> str:
         return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"

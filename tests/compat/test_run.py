@@ -35,7 +35,7 @@ def test_as_python_does(run: Any, tmp_path: Path, name: str) -> None:
     script = tmp_path / f"{name}.py"
     script.write_text(SCRIPTS[name])
     (tmp_path / "neighbour.py").write_text("X = 5")
-    arguments = (script, "a", "--tf1", "-m", "--", "b")
+    arguments = (script, "a", "--tf", "-m", "--", "b")
     ours, pythons = run("-m", "fastsup", "run", *arguments), run(*arguments)
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
 

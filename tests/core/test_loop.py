@@ -245,6 +245,11 @@ def test_no_steps() -> None:
         ((int, [], 1, -1), ValueError, "initial_step must lie between 0 and .*, got -1"),
         ((int, [], 1, 2**62 + 1), ValueError, "initial_step must lie between 0 and .*, got 4611686018427387905"),
         (
+            (int, [type("Callback", (), {})()]),
+            TypeError,
+            r"as hooks\[0\]\. Callback is a callback of another library's loop; fastsup\.loop has ready-made hooks\.$",
+        ),
+        (
             (int, [Hook(), 5]),
             TypeError,
             r"hooks must be fastsup\.core\.Hook objects, or capsules of hooks in C, got 5 as hooks\[1\]$",
@@ -442,6 +447,19 @@ def test_the_hook_of_an_error_is_forgotten_in_the_next_run() -> None:
     with pytest.raises(ValueError, match="begin") as raised:
         loop.run()
     assert raised.value.__notes__ == [f"Raised by begin of the hook {loop.hooks[0]!r}."]
+
+
+def test_the_hook_whose_end_fails_is_named() -> None:
+    class Fails(Hook):
+        def __repr__(self) -> str:
+            return "<Fails>"
+
+        def end(self, loop: Any) -> None:
+            raise ValueError("end")
+
+    with pytest.raises(ValueError, match="end") as raised:
+        StepLoop(int, [Fails()], max_steps=1).run()
+    assert raised.value.__notes__ == ["Raised by end of the hook <Fails>."]
 
 
 def test_a_wrong_due_position_is_named_with_its_hook() -> None:
@@ -740,6 +758,7 @@ def test_a_callback_of_epochs_is_told_of(caplog: pytest.LogCaptureFixture) -> No
         (hook_with("on_due"), {"on_due": "after_step"}),
         (hook_with("after_run"), {"after_run": "after_step"}),
         (hook_with("on_train_batch_end"), {"on_train_batch_end": "after_step"}),
+        (hook_with("on_step_end"), {"on_step_end": "after_step"}),
         (hook_with("on_validation_end", after_step=nothing), {"on_validation_end": "on_evaluation"}),
         (hook_with("on_evaluate", after_step=nothing), {"on_evaluate": "on_evaluation"}),
         (hook_with("begins", begin=None), {"begins": "begin"}),

@@ -136,7 +136,7 @@ assert said == "NaN in the result of step 1: loss. It is also NaN if a step in C
 """)
 
 
-HOOK = "hooks[0], <fastsup.core.NativeHook object>,"
+HOOK = "loop.hooks[0], <fastsup.core.NativeHook object>,"
 
 
 def without_address(text: str) -> str:

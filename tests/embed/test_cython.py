@@ -173,7 +173,7 @@ for code, text in ((0, b""), (1, b""), (7, b""), (-1, b""), (-1, b"too large")):
     nine, five, *errors = printed.splitlines()
     assert (nine, five) == ("9", "5")
     told = [error.partition(">, failed at global step 5: ") for error in errors]
-    assert {culprit.partition(" object at ")[0] for culprit, _, _ in told} == {"hooks[0], <embed_cython.Returns"}
+    assert {culprit.partition(" object at ")[0] for culprit, _, _ in told} == {"loop.hooks[0], <embed_cython.Returns"}
     assert [reason for _, _, reason in told] == [
         "it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
         "it returned -1, which is neither FS_GO_ON (0) nor FS_STOP (1)",

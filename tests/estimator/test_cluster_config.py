@@ -202,6 +202,14 @@ def test_keys_that_nobody_reads(
     assert ("'cluster'" if where == "TF_CONFIG" else "'index'") in warning
 
 
+def test_roles_that_are_misspelled(set_tf_config: Any, tf_log: Any) -> None:
+    cluster = {"chief": ["a:1"], "wokrer": ["b:1"], "trainer": ["c:1"]}
+    set_tf_config({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+    assert est.RunConfig().num_worker_replicas == 1
+    (warning,) = [message for message in tf_log.messages if "has unknown keys" in message]
+    assert warning.startswith("TF_CONFIG[\"cluster\"] has unknown keys: ['wokrer']. Did you mean 'worker'? The known")
+
+
 def test_keys_that_platforms_set_are_known(set_tf_config: Any, tf_log: Any) -> None:
     task = {"type": "chief", "index": 0, "trial": "1", "cloud": "x"}
     more: dict[str, Any] = dict.fromkeys(("master", "session_master", "rpc_layer"), "grpc") | {"job": {}, "service": {}}

@@ -164,8 +164,25 @@ def test_an_input_fn_that_returns_garbage(make: Any, input_fn: Any, error: Any, 
 
 
 def test_what_is_no_input_fn(make: Any) -> None:
-    with pytest.raises(TypeError, match="`input_fn` must be callable, given: 3"):
+    with pytest.raises(
+        TypeError, match=r"`input_fn` must be callable, given: 3\. Pass a function that returns a tf\.data"
+    ):
         make().train(3)
+
+
+def test_an_input_fn_with_other_arguments(make: Any) -> None:
+    def input_fn(batch_size: int) -> Any:
+        return None
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'batch_size'") as raised:
+        make().train(input_fn)
+    assert raised.value.__notes__ == [
+        "An input_fn gets the arguments mode, params and config, if it has them. For other arguments, pass "
+        "functools.partial(input_fn, ...)."
+    ]
+    with pytest.raises(TypeError) as raised:
+        make().train(lambda: input_fn())  # type: ignore[call-arg]
+    assert not hasattr(raised.value, "__notes__")
 
 
 def test_features_that_change_their_shape(make: Any) -> None:
@@ -183,7 +200,7 @@ def test_features_that_change_their_shape(make: Any) -> None:
 
 STEPS = [
     ({"steps": 1, "max_steps": 1}, ValueError, "Can not provide both steps and max_steps."),
-    ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0"),
+    ({"steps": 0}, ValueError, r"Must specify steps > 0, given: 0\. Pass None for no limit\.$"),
     ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
     ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
     ({"hooks": [1]}, TypeError, "Hooks must be a SessionRunHook, given: 1"),

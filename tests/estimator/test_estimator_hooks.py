@@ -182,7 +182,7 @@ def test_early_stopping_by_a_metric_refuses(make: Any, make_hook: Any, limit: st
 def test_evaluation_in_memory_refuses(make: Any, input_fn: Any, set_tf_config: Any) -> None:
     with pytest.raises(TypeError, match=r"^`estimator` must have type"):
         est.InMemoryEvaluatorHook(5, input_fn)
-    with pytest.raises(TypeError, match=r"^`input_fn` must be callable, given: 5$"):
+    with pytest.raises(TypeError, match=r"^`input_fn` must be callable, given: 5\. Pass a function"):
         est.InMemoryEvaluatorHook(make(), 5)
     with pytest.raises(TypeError, match=r"^every_n_iter must be a number of steps, given: 'a'$"):
         est.InMemoryEvaluatorHook(make(), input_fn, every_n_iter="a")

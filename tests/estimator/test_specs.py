@@ -46,7 +46,12 @@ def test_the_fields_of_an_eval_spec() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"input_fn": 1}, TypeError, "`input_fn` must be callable, given: 1"),
+        (
+            {"input_fn": 1},
+            TypeError,
+            "`input_fn` must be callable, given: 1. Pass a function that returns a tf.data.Dataset, or the tensors "
+            "(features, labels).",
+        ),
         ({"hooks": [1]}, TypeError, "All hooks must be `SessionRunHook` instances, given: 1"),
         ({"hooks": 1}, TypeError, "`hooks` must be an iterable of `SessionRunHook` instances, given: 1"),
     ],
@@ -60,8 +65,12 @@ def test_what_both_refuse(kind: Any, arguments: dict[str, Any], error: Any, mess
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"max_steps": 0}, ValueError, "Must specify max_steps > 0, given: 0"),
-        ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
+        ({"max_steps": 0}, ValueError, "Must specify max_steps > 0, given: 0. Pass None for no limit."),
+        (
+            {"max_steps": -1},
+            ValueError,
+            "Must specify max_steps > 0, given: -1. Pass None for no limit.",
+        ),
         ({"max_steps": "9"}, TypeError, "max_steps must be an integer or None, given: '9'"),
         (
             {"saving_listeners": [2]},
@@ -86,7 +95,7 @@ def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, messag
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0"),
+        ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0. Pass None for no limit."),
         ({"steps": float("inf")}, TypeError, "steps must be an integer or None, given: inf"),
         ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
         ({"name": 123}, TypeError, "`name` must be string, given: 123"),
@@ -97,7 +106,7 @@ def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, messag
             TypeError,
             "`throttle_secs` must be a number, given: None. Must specify throttle_secs >= 0.",
         ),
-        ({"throttle_steps": 0}, ValueError, "Must specify throttle_steps > 0, given: 0"),
+        ({"throttle_steps": 0}, ValueError, "Must specify throttle_steps > 0, given: 0. Pass None for no limit."),
         ({"idle_timeout_secs": 0}, ValueError, "Must specify idle_timeout_secs > 0, or None, given: 0"),
         ({"keep_graph": 1}, TypeError, "keep_graph must be True or False, got 1."),
         (

@@ -28,6 +28,7 @@ from fastsup.loop import (
     SavedCheckpoint,
     StepLoop,
     every,
+    train,
 )
 
 
@@ -345,6 +346,33 @@ def test_tensors_with_what_torch_load_refuses_are_refused(tmp_path: Path, proces
         StepLoop(int, [saver], max_steps=1).run()
 
 
+@pytest.mark.parametrize("seeded", [False, True])
+def test_loaders_of_pytorch_after_a_restart(
+    tmp_path: Path, processes: Processes, seeded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = imported_torch()
+
+    def loader(epoch: int | None = None) -> Any:
+        generator = None if epoch is None else torch.Generator().manual_seed(epoch)
+        return torch.utils.data.DataLoader(torch.arange(40.0), 2, shuffle=True, generator=generator)
+
+    def rows(steps: int, folder: str) -> list[float]:
+        seen: list[float] = []
+        states = {"none": {"x": 1}}
+
+        def step(batch: Any) -> float:
+            seen.extend(batch.tolist())
+            return 0.0
+
+        data = loader if seeded else loader()
+        train(step, data, max_steps=steps, states=states,
+              directory=tmp_path / folder, progress=False)  # fmt: skip
+        return seen
+
+    assert ([*rows(25, "a"), *rows(60, "a")] == rows(60, "b")) is seeded
+    assert ("DataLoader shuffles in another order" in caplog.text) is not seeded
+
+
 def test_nothing_is_pickled(tmp_path: Path, processes: Processes) -> None:
     save(tmp_path, {"a": np.zeros(3), "b": [1, "x"]})
     (folder,) = tmp_path.iterdir()
@@ -445,12 +473,21 @@ def test_a_loop_at_its_end_saves_nothing_more(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_checkpoints_of_tensorflow_are_not_restored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"')
+    for _ in range(2):
+        saver = Checkpoints(tmp_path, {"state": {"steps": 1}})
+        StepLoop(int, [saver], max_steps=1, resume_from=saver).run()
+    assert caplog.text.count("has a state file of TensorFlow's checkpoints, which Checkpoints doesn't restore.") == 1
+
+
 def test_a_new_training_in_an_old_directory_is_warned_and_deletes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     save(tmp_path, {"steps": 1}, step=100)
     saver = save(tmp_path, {"steps": 2}, step=7, keep=1)
     assert "has checkpoints, the newest of which is" in caplog.text
+    assert "this run deletes none of them. To resume from it, pass this hook as resume_from; to train" in caplog.text
     assert steps_in(saver) == [7, 100]
     state = {"steps": 0}
     # The newest is the one that was saved last.

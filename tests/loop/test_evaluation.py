@@ -133,6 +133,13 @@ def test_nan_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_the_log_of_a_stop_by_nan(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = [EvaluateHook(lambda: {"a": math.nan}, 1), EarlyStoppingHook("a", "min", 2)]
+    with caplog.at_level("INFO", logger="fastsup"):
+        StepLoop(int, hooks, max_steps=9).run()
+    assert "Stopping at global step 2: a was NaN in each evaluation." in caplog.text
+
+
 def test_an_error_of_the_function_ends_the_loop() -> None:
     loop = StepLoop(int, [EvaluateHook(lambda: 1 // 0, every_steps=2)], max_steps=4)
     with pytest.raises(ZeroDivisionError):
@@ -146,6 +153,7 @@ def test_an_error_of_the_function_ends_the_loop() -> None:
         ({"function": lambda model, data: 1}, TypeError, "function must take no arguments, or the loop, got "),
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
         ({"every_secs": "x"}, TypeError, "every_secs must be a number"),
+        ({"name": ""}, TypeError, "name must be a text such as 'test', or None; got"),
         ({"at_end": None}, TypeError, "at_end must be True or False"),
         ({"at_end": False}, ValueError, "at_end=False needs an interval: pass every_steps"),
         ({"max_share": 1}, ValueError, "max_share must be between 0 and 1, got 1"),
@@ -156,6 +164,24 @@ def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], mess
     with pytest.raises(error) as raised:
         EvaluateHook(**{"function": lambda: 1, **arguments})
     assert message in str(raised.value)
+
+
+def test_several_evaluations(caplog: pytest.LogCaptureFixture) -> None:
+    def evaluate() -> dict[str, float]:
+        return {"accuracy": 0.5, "loss": 1.0}
+
+    text = io.StringIO()
+    hooks = [EvaluateHook(evaluate, 2, name="a"), EvaluateHook(evaluate, 3, name="b"), ProgressHook(file=text)]
+    loop = StepLoop(int, hooks, max_steps=6)
+    loop.run()
+    assert loop.evaluation == {"a/accuracy": 0.5, "a/loss": 1, "b/accuracy": 0.5, "b/loss": 1}
+    assert "eval a/loss 1, eval b/accuracy 0.5" in text.getvalue()
+    assert caplog.messages == []
+    StepLoop(int, [EvaluateHook(evaluate, 2), EvaluateHook(evaluate, 3)], max_steps=12).run()
+    (warning,) = caplog.messages
+    assert warning.count(f"<fastsup.loop.EvaluateHook of {evaluate!r}>") == 2
+    assert "both evaluate accuracy, loss, so" in warning
+    assert "Pass EvaluateHook(..., name=...) to one of them." in warning
 
 
 def test_summaries_progress_and_prometheus_have_the_results() -> None:
@@ -229,7 +255,7 @@ def test_stops_when_the_results_get_no_better(
     assert stop.stopped is stopped
 
 
-def test_restores_the_best(tmp_path: Path) -> None:
+def test_restores_the_best(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state = {"steps": 0}
 
     def step() -> None:
@@ -238,8 +264,11 @@ def test_restores_the_best(tmp_path: Path) -> None:
     saver = Checkpoints(tmp_path, {"state": state}, every_steps=100, keep=1, metric="score", mode="min")
     stop = EarlyStoppingHook("score", "min", 3, restore_best=saver)
     loop = StepLoop(step, [EvaluateHook(lambda: {"score": abs(state["steps"] - 4)}, 2), saver, stop], max_steps=50)
-    loop.run()
+    with caplog.at_level("INFO", logger="fastsup"):
+        loop.run()
     assert (loop.global_step, stop.best_step, state["steps"]) == (10, 4, 4)
+    assert loop.evaluation == {"score": 6}
+    assert "step-4: global step 4, score 0. The loop's last step was 10." in caplog.text
     # The last state is saved, too, under its own step.
     assert [saved.global_step for saved in saver.saved()] == [10, 4]
     assert saver.restore() is not None

@@ -66,7 +66,7 @@ def test_looks_at_intervals() -> None:
 def test_looks_at_the_last_result_when_the_loop_ends(caplog: pytest.LogCaptureFixture) -> None:
     saved: list[int] = []
     hooks = [NanGuardHook(every_steps=10), CheckpointHook(saved.append, every_steps=10)]
-    with pytest.raises(NanResultError, match=r"^NaN in the result of step 3: loss$"):
+    with pytest.raises(NanResultError, match=r"^NaN in the result of step 3: loss\nRaised by end of"):
         StepLoop(iter([1.0, NAN, NAN]).__next__, hooks).run()
     assert saved == [3]  # The last checkpoint is saved, whatever the end of another hook raises.
     with caplog.at_level(logging.WARNING, logger="fastsup"):

@@ -280,3 +280,9 @@ def test_the_profile_names_the_hooks() -> None:
     hooks = [Recorder(), v1.train.StopAtStepHook(last_step=3)]
     StepLoop(tf.function(new_step()), hooks, profiler=profiler).run()
     assert "Recorder, StopAtStepHook" in {row.owner for row in profiler.report().rows}
+
+
+def test_the_index_of_no_hook_is_the_programs() -> None:
+    hooks: Any = [v1.train.SessionRunHook(), 3]
+    with pytest.raises(TypeError, match=r"got 3 as hooks\[1\]$"):
+        StepLoop(int, hooks)

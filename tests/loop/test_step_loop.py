@@ -495,7 +495,7 @@ def test_signals(processes: Processes, tmp_path: Path, how: str, name: str, code
     assert path.endswith(f"ckpt-{count}")
     assert how == "thread" or count == 20
     assert f"After the signal: the last checkpoint is {path}." in ended.stderr
-    assert f"{name}: ending after this step. If an Estimator, a hook or a Superv" in ended.stderr
+    assert f"{name}: ending after this step. If the program saves checkpoints, the" in ended.stderr
 
 
 def test_in_another_thread_signals_cannot_be_handled(caplog: pytest.LogCaptureFixture) -> None:

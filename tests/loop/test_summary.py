@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastsup.loop import Checkpoints, CsvWriter, JsonLinesWriter, MeansHook, StepLoop, SummaryHook
+import fastsup
+from fastsup.loop import Checkpoints, CsvWriter, Epochs, JsonLinesWriter, MeansHook, StepLoop, SummaryHook
 
 Stepping = Callable[..., Callable[[], Any]]
 
@@ -183,12 +184,31 @@ def test_means_of_steps_in_one_compiled_call() -> None:
     assert means == [((first + 1 + last) / 2, last) for first, last in itertools.pairwise(firsts)]
 
 
+def test_means_and_summaries_of_epochs() -> None:
+    written: list[tuple[str, float, int]] = []
+
+    def write(name: str, value: float, step: int) -> None:
+        if name != "steps_per_sec":
+            written.append((name, value, step))
+
+    hooks = [MeansHook(write, every_epochs=1), SummaryHook(write, every_epochs=2)]
+    StepLoop(fastsup.bind_batches(float, Epochs([1, 3, 5], 4)), hooks).run()
+    assert written == [
+        ("mean/loss", 3, 3), ("mean/loss", 3, 6), ("loss", 5, 6), ("mean/loss", 3, 9), ("mean/loss", 3, 12),
+        ("loss", 5, 12),
+    ]  # fmt: skip
+    del written[:]
+    StepLoop(fastsup.bind_batches(float, Epochs([1, 3, 5], 2)), [MeansHook(write, 2, every_epochs=1)]).run()
+    assert [step for _, _, step in written] == [2, 3, 4, 6]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"writer": 3}, TypeError, "writer must be a writer of fastsup.loop or tf.summary"),
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
-        ({"every_steps": None}, TypeError, "every_steps must be a number"),
+        ({"every_steps": "9"}, TypeError, "every_steps must be a number"),
+        ({"every_epochs": 0}, ValueError, "every_epochs must be positive"),
         ({"values": 3}, TypeError, "values must be a function"),
     ],
 )

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -118,11 +119,12 @@ def test_epochs_of_data() -> None:
     assert steps == [1, 2, 3, 1, 2, 3, 0, 1, 2]
 
 
-def test_fewer_epochs_than_were_trained(tmp_path: Path) -> None:
+def test_fewer_epochs_than_were_trained(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for epochs, last in (5, 15), (2, 15), (6, 18):
         states = {"state": {"steps": 0}}
         loop = train(float, [1, 2, 3], epochs=epochs, states=states, directory=tmp_path, progress=False)
         assert loop.global_step == last
+    assert caplog.text.count("No step was run: the checkpoint of global step 15 is at the end of the data.") == 1
 
 
 def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,7 +136,7 @@ def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
     assert "The batches end before epoch 2 of 5: <lambda> gave none. A generator can be gone" in caplog.text
     caplog.clear()
     train(lambda batch: 0.5, (np.zeros((4, 2)), np.zeros((4, 1))), progress=False)
-    assert "data is a tuple of 2 arrays, and each of them is taken for a batch." in caplog.text
+    assert "data is a tuple of 2 arrays, and each array is taken for a batch." in caplog.text
     caplog.clear()
     train(float, (1, 2), max_steps=2, progress=False)
     train(float, [1, 2], epochs=2, progress=False)
@@ -227,6 +229,12 @@ def test_the_progress_tells_of_a_restored_checkpoint(tmp_path: Path, capsys: pyt
         ({"step": coroutine}, TypeError, "step must be a function whose call runs its body, got <function coroutine"),
         ({"step": coroutine, "data": [1]}, TypeError, "it is a coroutine function"),
         ({"data": 3}, TypeError, "data must be an iterable of batches, or a function of the epoch's number, got 3"),
+        (
+            {"data": "ab"},
+            TypeError,
+            "data must be an iterable of batches, or a function of the epoch's number, got 'ab'",
+        ),
+        ({"directory": __file__, "states": {"a": {}}}, NotADirectoryError, "Checkpoints need a directory: "),
         ({"step": 3, "data": [1]}, TypeError, "step must be callable, got 3"),
         ({"step": lambda x: 1}, TypeError, "missing a required argument: 'x'. Pass the batches as data, the second"),
         ({"progress": "bar"}, TypeError, "progress must be True or False"),
@@ -319,6 +327,55 @@ def test_epochs_of_a_function_have_their_own_batches() -> None:
     assert train(lambda batch: batch, numbers, max_steps=5, progress=False).result == 11
 
 
+class WeightedRandomSampler:
+    """Named as PyTorch's."""
+
+    def __init__(self, generator: Any = None) -> None:
+        self.generator = generator
+
+
+class Shuffling(list[int]):
+    """Has the attributes of a `DataLoader`."""
+
+    def __init__(self, sampler: Any, in_batches: bool = False) -> None:
+        super().__init__(range(4))
+        if in_batches:
+            self.batch_sampler = SimpleNamespace(sampler=sampler)
+        else:
+            self.sampler = sampler
+
+
+@pytest.mark.parametrize(
+    ("data", "epoch", "batch", "is_warned"),
+    [
+        (Shuffling(WeightedRandomSampler()), 0, 2, True),
+        (Shuffling(WeightedRandomSampler()), 1, 0, False),
+        (Shuffling(WeightedRandomSampler(), in_batches=True), 1, 3, True),
+        (Shuffling(WeightedRandomSampler(object())), 0, 2, False),
+        (Shuffling(WeightedRandomSampler(object())), 1, 2, True),
+        (Shuffling(object()), 1, 2, False),
+        (lambda epoch: Shuffling(WeightedRandomSampler(object())), 1, 2, False),
+    ],
+)
+def test_rows_in_another_order(
+    data: Any, epoch: int, batch: int, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A random sampler draws another order after a restart, but for the first one of a seeded generator."""
+    epochs = Epochs(data)
+    for _ in range(2):
+        epochs.load_state_dict({"epoch": epoch, "batch": batch, "position": 4 * epoch + batch})
+    assert caplog.text.count(f"shuffles in another order after a restart, so the rest of epoch {epoch}") == is_warned
+
+
+def test_other_data_after_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    state = {"epoch": 3, "batch": 1, "position": 7}
+    for data in ([1, 2], lambda epoch: [1] * (epoch + 1)):
+        Epochs(data).load_state_dict(state)
+    assert caplog.messages == []
+    Epochs([1, 2, 3]).load_state_dict(state)
+    assert "list has 3 batches per epoch, but in the checkpoint 3 epochs had 6 batches: it was saved" in caplog.text
+
+
 def test_epochs_count() -> None:
     batches = Epochs([1, 2], 2)
     assert [(next(batches), batches.epoch, batches.position) for _ in range(4)] == [
@@ -326,8 +383,31 @@ def test_epochs_count() -> None:
     ]  # fmt: skip
 
 
-def test_epochs_of_nothing_end() -> None:
+def test_epochs_of_nothing_end(caplog: pytest.LogCaptureFixture) -> None:
     assert list(Epochs([])) == []
+    assert caplog.messages == ["data has no batches, got an empty list: no step is run."]
+
+
+def test_arrays_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    train(lambda row: float(row[0]), np.ones([2, 3]), progress=False)
+    assert "data is an array, and each row is taken for a batch. For batches of rows pass fastsup.Arr" in caplog.text
+
+
+@pytest.mark.parametrize("batch", [1.0, [1.0, 2.0, 3.0]])
+def test_batches_of_another_number_of_arguments(batch: Any) -> None:
+    def step(x: float, y: float) -> float:
+        return x + y
+
+    with pytest.raises(TypeError) as raised:
+        train(step, [batch], progress=False)
+    assert raised.value.__notes__[0].startswith("The step is called with the next batch: a tuple or a list gives")
+
+    def failing(x: float, y: float) -> float:
+        return step(x)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError) as raised:
+        train(failing, [(1, 2)], progress=False)
+    assert raised.value.__notes__ == ["Raised by the step function at global step 0."]
 
 
 @pytest.mark.parametrize(
@@ -353,5 +433,12 @@ def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("The step returned None, which contains no number") == 1
     with pytest.raises(TypeError, match=r"hooks must be a list of hooks\. Pass \[hook\] for one; got"):
         train(float, max_steps=1, hooks=Hook())  # type: ignore[arg-type]
+    hooks: Any = [StopAtStepHook(1), 3]
+    for make in (
+        lambda: train(float, max_steps=1, directory="d", states={"s": {}}, hooks=hooks),
+        lambda: StepLoop(float, hooks),
+    ):
+        with pytest.raises(TypeError, match=r"got 3 as hooks\[1\]$"):
+            make()
     with pytest.raises(TypeError, match="hooks must be an iterable of"):
         StepLoop(float, Hook(), max_steps=1)  # type: ignore[arg-type]

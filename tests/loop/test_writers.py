@@ -77,6 +77,10 @@ def test_a_file_that_cannot_be_written_is_an_error_when_the_writer_is_made(
     assert (tmp_path / "new" / name).exists()
     with pytest.raises(IsADirectoryError):
         writer(tmp_path)
+    with pytest.raises(TypeError, match="not NoneType: path=None must be the path of a file"):
+        writer(None)
+    with pytest.raises(TypeError, match="not NoneType: directory=None must be the path of a directory"):
+        TensorBoardWriter(None)  # type: ignore[arg-type]
 
 
 TENSORBOARD = """

@@ -191,6 +191,11 @@ def test_unwritable_files_are_said_before_the_run(
         ),
         (["xyz"], "there is no command 'xyz'. The commands are run, "),
         (["profile"], "the following arguments are required: script"),
+        (
+            ["profile", "--json", "x.py"],
+            "required: script. x.py is the value of the option before it: put the script after",
+        ),
+        (["--versoin"], "there is no command '--versoin'. Did you mean '--version'?"),
         (["profile", "--table", "--"], "the following arguments are required: script"),
         ([], "the following arguments are required: command"),
     ],
@@ -403,6 +408,17 @@ def test_what_looks_like_an_option_among_the_scripts_arguments(script: Path, run
     script.write_text("import sys; print(sys.argv[1:])")
     result = run("profile", script, "--t", 1, "--s", "-h", "--he")
     assert result.stdout.splitlines()[0] == "['--t', '1', '--s', '-h', '--he']", result.stderr
+    assert "after the script" not in result.stderr
+
+
+def test_options_after_the_script_are_the_scripts(script: Path, run: Any) -> None:
+    script.write_text("import sys; print(sys.argv[1:])")
+    result = run("profile", script, "--json", "x", "--fail-above=a", "--mine")
+    assert result.stdout.splitlines()[0] == "['--json', 'x', '--fail-above=a', '--mine']", result.stderr
+    line = "python -m fastsup profile: {} after the script is an argument of the script. For fastsup, put it before the"
+    for option in ("--json", "--fail-above=a"):
+        assert line.format(option) in result.stderr
+    assert result.stderr.count("after the script") == 2
 
 
 def test_step_markers_without_tensorflow(

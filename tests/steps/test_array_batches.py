@@ -145,12 +145,20 @@ def test_specs() -> None:
     assert repr(batches) == "<fastsup.ArrayBatches of 10 rows, 4 a batch, at batch 0>"
 
 
+def test_a_seed_without_shuffle(caplog: pytest.LogCaptureFixture) -> None:
+    fastsup.ArrayBatches(np.zeros(4), 2, shuffle=True, seed=5)
+    assert caplog.messages == []
+    assert fastsup.ArrayBatches(np.zeros(4), 2, seed=5).seed is None
+    assert caplog.messages == ["seed=5 has no effect without shuffle=True: the rows keep their order."]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         (((), 3), ValueError, "arrays must hold at least one array"),
         ((np.zeros(0), 3), ValueError, "arrays must have at least one row, got 0"),
         ((5.0, 3), ValueError, "arrays must have a first dimension, which counts the rows; got 5.0"),
+        (([[1, 2], [3, 4]], 2), ValueError, r"counts the rows; got 1\. For a list of rows, pass np\.asarray\(rows\)"),
         (((np.zeros(3), np.zeros(4)), 3), ValueError, "arrays must have as many rows as each other, got 3, 4"),
         ((np.zeros(3), 0), ValueError, "batch_size must be positive, got 0"),
         ((np.zeros(3), 2.5), TypeError, "batch_size must be an integer, got 2.5 of type float"),

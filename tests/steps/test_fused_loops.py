@@ -481,6 +481,9 @@ def test_wrong_arguments() -> None:
         fastsup.bind_batches(1, [])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"batches must be a fastsup.ArrayBatches, .* got 5"):
         fastsup.bind_batches(print, 5)  # type: ignore[arg-type]
+    for batches in ("abc", {"x": 1}):
+        with pytest.raises(TypeError, match=r"batches must be a fastsup.ArrayBatches, .* got "):
+            fastsup.bind_batches(print, batches)
 
 
 def test_a_profile_has_each_step() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from fastsup import train
+from fastsup import estimator, train
 
 v1 = tf.compat.v1
 
@@ -252,3 +254,77 @@ def test_an_executor_that_is_none(graph: Any, executor: Any) -> None:
         assert repr(executor) in str(raised.value)
         if isinstance(executor, str):
             assert "thread_pool" in str(raised.value)  # One of those that there are.
+
+
+@pytest.mark.parametrize("value", ["no", "False", b"0", ""])
+@pytest.mark.parametrize("make", ["MonitoredTrainingSession", "Supervisor"])
+def test_texts_for_chief(graph: Any, make: str, value: Any) -> None:
+    global_step()
+    with pytest.raises(TypeError, match=r"^is_chief must be True or False, got .* Compare the text") as raised:
+        getattr(train, make)(is_chief=value)
+    assert repr(value) in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [1, np.bool_(True), np.int64(1)])
+def test_other_truth_values_for_chief(impl: Any, graph: Any, value: Any) -> None:
+    global_step()
+    with impl.train.MonitoredTrainingSession(is_chief=value) as session:
+        assert session.run(v1.train.get_global_step()) == 0
+
+
+UNWRITTEN = [
+    ({"save_checkpoint_steps": 10}, "save_checkpoint_steps=10 has no effect without .* Pass checkpoint_dir.$"),
+    ({"save_checkpoint_secs": 10, "summary_dir": "there"}, "save_checkpoint_secs=10 has .*: no checkpoint is written"),
+    ({"save_summaries_secs": 5}, "save_summaries_secs=5 has .*: no summary .* Pass checkpoint_dir or summary_dir.$"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), UNWRITTEN)
+def test_intervals_without_a_directory(graph: Any, tmp_path: Any, tf_log: Any, arguments: Any, text: str) -> None:
+    global_step()
+    if "summary_dir" in arguments:
+        arguments = {**arguments, "summary_dir": str(tmp_path)}
+    with train.MonitoredTrainingSession(**arguments):
+        pass
+    assert len([message for message in tf_log.messages if re.search(text, message)]) == 1
+
+
+def test_intervals_that_are_off_or_used(graph: Any, tmp_path: Any, tf_log: Any) -> None:
+    global_step()
+    for arguments in (
+        {"save_checkpoint_steps": 0, "save_checkpoint_secs": None},
+        {"save_summaries_steps": 5, "summary_dir": str(tmp_path / "summaries")},
+        {"save_checkpoint_steps": 10, "checkpoint_dir": str(tmp_path / "model")},
+    ):
+        with train.MonitoredTrainingSession(**arguments):
+            pass
+    assert "has no effect" not in tf_log.text
+
+
+GRACES = [
+    (-1, "stop_grace_period_secs=-1 is negative: `close` doesn't wait for threads. Pass a number of 0 or more."),
+    (float("nan"), "stop_grace_period_secs is NaN: `close` doesn't wait for threads."),
+    ("120", "stop_grace_period_secs='120' isn't a number: `close` fails if a thread runs. Pass a number of seconds."),
+    (None, "stop_grace_period_secs=None isn't a number"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), GRACES)
+def test_grace_periods(impl: Any, graph: Any, tf_log: Any, value: Any, text: str) -> None:
+    global_step()
+    for make in (impl.train.MonitoredTrainingSession, impl.train.MonitoredSession):
+        with make(stop_grace_period_secs=value) as session:
+            session.run(v1.train.get_global_step())
+    assert tf_log.text.count(text) == 2 * (impl.train is train)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "near"),
+    [
+        (train.MonitoredTrainingSession, "checkpoint_directory", "checkpoint_dir"),
+        (estimator.RunConfig, "save_checkpoint_steps", "save_checkpoints_steps"),
+    ],
+)
+def test_misspelled_arguments(make: Callable[..., Any], name: str, near: str) -> None:
+    with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'. Did you mean '{near}'"):
+        make(**{name: 5})

@@ -54,6 +54,23 @@ def test_recovers_with_the_next_session(wrapped: Any, scripted: Any, aborted: An
     assert [fake.calls.count("close") for fake in sessions] == [1, 1, 0]
 
 
+def test_the_cause_is_logged_before_the_session_is_closed(
+    wrapped: Any, scripted: Any, aborted: Any, tf_log: Any
+) -> None:
+    """To close the session of a cluster that has lost a task may take a while."""
+    lost = scripted(aborted("ps 1 is gone"))
+    close, texts = lost.close, []
+
+    def close_slowly() -> None:
+        texts.append(tf_log.text)
+        close()
+
+    lost.close = close_slowly
+    assert wrapped.RecoverableSession(Creator(lost, scripted("again"))).run("fetches") == "again"
+    (before_close,) = texts
+    assert "ps 1 is gone" in before_close
+
+
 def test_passes_arguments_by_name(wrapped: Any, scripted: Any) -> None:
     fake = scripted("result")
     wrapped.RecoverableSession(Creator(fake)).run("fetches", "feeds", "options", "metadata")

@@ -87,6 +87,11 @@ WRONG = [
 ]
 
 
+def test_what_is_no_step_function(open_session: Any, x: Any, trace: Any) -> None:
+    with open_session(hooks=[trace.hook("a")]) as session, pytest.raises(TypeError, match="unsupported callable"):
+        session.run_step_fn(5)
+
+
 @pytest.mark.parametrize(("step_fn", "arguments"), WRONG, ids=[text for _, text in WRONG[:-1]] + ["method"])
 def test_wrong_signature(open_session: Any, x: Any, trace: Any, step_fn: Any, arguments: str) -> None:
     with open_session(hooks=[trace.hook("a")]) as session:

@@ -15,7 +15,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.cluster.collective.task import parse_collective_settings
 from fastsup.cluster.tf_config import TaskType, parse_task_settings, read_tf_config
-from fastsup.core.checks import check_range
+from fastsup.core.checks import check_range, suggest_keywords
 from fastsup.core.probe import check_profiler
 from fastsup.estimator.config import distribution
 from fastsup.runtime.executor import check_executor
@@ -262,6 +262,7 @@ class RunConfig(TaskProperties):
     _profiler: Profiler | None
     _progress: bool
 
+    @suggest_keywords
     def __init__(
         self,
         model_dir: Any = None,

@@ -13,7 +13,7 @@ from tensorflow.python.training import session_run_hook
 from fastsup.common import stop_signals
 from fastsup.core.checks import is_number
 from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.model.argument_checks import check_hooks
+from fastsup.estimator.model.argument_checks import check_hooks, check_input_fn
 from fastsup.estimator.model.estimator import check_estimator
 
 __all__ = ["InMemoryEvaluatorHook"]
@@ -91,8 +91,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
         every_n_iter: int | None = 100,
     ) -> None:
         check_estimator(estimator)
-        if not callable(input_fn):
-            raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
+        check_input_fn(input_fn)
         if every_n_iter is not None and not is_number(every_n_iter):
             raise TypeError(f"every_n_iter must be a number of steps, given: {every_n_iter!r}")
         if every_n_iter is None or every_n_iter <= 0:

@@ -7,14 +7,9 @@ from typing import Any, NamedTuple
 
 from fastsup.core.checks import check_flag, check_members, check_range
 from fastsup.estimator.export.exporters import Exporter
-from fastsup.estimator.model.argument_checks import check_steps, check_type, is_hook, is_listener
+from fastsup.estimator.model.argument_checks import check_input_fn, check_steps, check_type, is_hook, is_listener
 
 __all__ = ["EvalSpec", "TrainSpec", "assert_eval_spec", "validate_exporters", "validate_hooks"]
-
-
-def _validate_input_fn(input_fn: Any) -> None:
-    if not callable(input_fn):
-        raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
 
 
 def _validate_number(name: str, value: Any, is_in_range: Callable[[Any], bool], rule: str) -> None:
@@ -94,7 +89,7 @@ class TrainSpec(_TrainSpec):
         hooks: Iterable[Any] | None = None,
         saving_listeners: Iterable[Any] | None = None,
     ) -> TrainSpec:
-        _validate_input_fn(input_fn)
+        check_input_fn(input_fn)
         check_steps("max_steps", max_steps)
         return super().__new__(
             cls,
@@ -157,7 +152,7 @@ class EvalSpec(_EvalSpec):
         idle_timeout_secs: float | None = None,
         keep_graph: bool = False,
     ) -> EvalSpec:
-        _validate_input_fn(input_fn)
+        check_input_fn(input_fn)
         check_steps("steps", steps, endless=False)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"`name` must be string, given: {name}")

@@ -13,6 +13,7 @@ from fastsup.core.hook import LoopHook
 
 __all__ = [
     "check_hooks",
+    "check_input_fn",
     "check_listeners",
     "check_steps",
     "is_hook",
@@ -37,6 +38,15 @@ def check_hooks(
 ) -> list[Any]:
     """Lists the hooks that were given for an argument."""
     return check_members(name, hooks, is_hook, _NO_LIST % "SessionRunHook", no_member)
+
+
+def check_input_fn(input_fn: Any) -> None:
+    """Refuses an input function that can't be called."""
+    if not callable(input_fn):
+        raise TypeError(
+            f"`input_fn` must be callable, given: {input_fn!r}. Pass a function that returns a tf.data.Dataset, or the "
+            "tensors (features, labels)."
+        )
 
 
 def check_listeners(saving_listeners: Any) -> list[Any]:
@@ -65,7 +75,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
     except TypeError:
         raise TypeError(no_integer) from None
     if steps <= 0:
-        raise ValueError(f"Must specify {name} > 0, given: {steps}")
+        raise ValueError(f"Must specify {name} > 0, given: {steps}. Pass None for no limit.")
     if _is_whole_number(steps):
         return
     if float(steps) < math.inf:

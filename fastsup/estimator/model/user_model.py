@@ -18,6 +18,7 @@ from tensorflow.python.util import function_utils, nest
 
 from fastsup.common.absent_names import Keras2Hint
 from fastsup.core.checks import check_no_pattern
+from fastsup.core.errors import add_note
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
 from fastsup.estimator.config.tensorflow_names import v1
@@ -27,6 +28,7 @@ from fastsup.estimator.inputs.input_fn import (
     parse_iterator_result,
 )
 from fastsup.estimator.model import model_checkpoints
+from fastsup.estimator.model.argument_checks import check_input_fn
 from fastsup.estimator.model.model_fn import (
     EstimatorSpec,
     ModeKeys,
@@ -202,8 +204,7 @@ class UserModel:
 
     def call_input_fn(self, input_fn: Callable[..., Any], mode: str, input_context: Any = None) -> Any:
         """Calls an input_fn, on the CPU, with those of `mode`, `params`, `config`, `input_context` that it takes."""
-        if not callable(input_fn):
-            raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
+        check_input_fn(input_fn)
         candidates = {"mode": mode}
         if input_context:
             candidates["input_context"] = input_context
@@ -211,7 +212,17 @@ class UserModel:
         if "input_context" in arguments:
             logging.info("The `input_fn` accepts an `input_context` which will be given by DistributionStrategy")
         with ops.device("/cpu:0"), graph_keras_names(ops.get_default_graph()):
-            return input_fn(**arguments)
+            try:
+                return input_fn(**arguments)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                    # The call itself failed, not the function.
+                    add_note(
+                        error,
+                        "An input_fn gets the arguments mode, params and config, if it has them. For other arguments, "
+                        "pass functools.partial(input_fn, ...).",
+                    )
+                raise
 
     def features_and_labels(self, input_fn: Callable[..., Any], mode: str) -> Any:
         """Calls an input_fn. Returns features, labels (or None), and the hooks that initialize the input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
@@ -18,7 +19,7 @@ from fastsup.common import stop_signals
 from fastsup.common.errors import is_end_of_input
 from fastsup.common.interpreter_end import no_interpreter_exit, raise_in_fork
 from fastsup.core import timeline
-from fastsup.core.checks import check_flag, hint_for_class
+from fastsup.core.checks import check_flag, doubt_about, hint_for_class
 from fastsup.core.errors import end_all_hooks
 from fastsup.core.hook import LoopHook
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
@@ -142,6 +143,7 @@ class _MonitoredSession(MonitoredSessionBase):
         profiler: Any = None,
     ) -> None:
         self._hooks = hooks_argument("hooks", hooks)
+        _check_grace_period(stop_grace_period_secs)
         if handle_signals is None:
             # A generator gives its hooks once, to their `begin`.
             handle_signals = iter(self._hooks) is not self._hooks and any(map(_saves_checkpoints, self._hooks))
@@ -213,8 +215,11 @@ class _MonitoredSession(MonitoredSessionBase):
 
         Raises:
           StopIteration: `step_fn` has called `request_stop()`. It ends a `with` block normally.
+          TypeError: `step_fn` can't be called.
           ValueError: `step_fn` has other arguments.
         """
+        if not callable(step_fn):
+            raise TypeError(f"unsupported callable: step_fn must be a function of step_context, got {step_fn!r}.")
         arguments = function_utils.fn_args(step_fn)
         if arguments in (("step_context",), ("self", "step_context")):
             return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
@@ -348,6 +353,17 @@ class _MonitoredSession(MonitoredSessionBase):
 
     def _tf_sess(self) -> Any:
         return self._coordinated_creator.tf_sess
+
+
+def _check_grace_period(secs: Any) -> None:
+    """Warns of a time that no thread can be waited for. TensorFlow accepts it, and fails only if a thread runs."""
+    no_wait = "`close` doesn't wait for threads"
+    doubt = f"stop_grace_period_secs={secs!r} isn't a number: `close` fails if a thread runs. Pass a number of seconds."
+    if isinstance(secs, Real):
+        section = "sessions-and-executors"
+        doubt = doubt_about("stop_grace_period_secs", secs, no_wait, no_wait, section) or ""
+    if doubt:
+        logging.warning(doubt)
 
 
 def _saves_checkpoints(hook: Any) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, check_truth, suggest_keywords
 from fastsup.core.sessions import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.event_files import StepCounterHook, SummarySaverHook
@@ -50,6 +51,22 @@ def is_on(**intervals: Any) -> bool:
         raise TypeError(f"{error}: {intervals} must be numbers, or 0 or None for none.") from None
 
 
+def _warn_of_nothing_written(summary_dir: Any, **intervals: Any) -> None:
+    """Warns of intervals that were given without a directory to write to."""
+    for name, value in intervals.items():
+        of_checkpoints = name.startswith("save_checkpoint")
+        if value is not USE_DEFAULT and is_on(**{name: value}) and (of_checkpoints or not summary_dir):
+            kind, directory = ("checkpoint", "") if of_checkpoints else ("summary", " or summary_dir")
+            logging.warning(
+                "%s=%r has no effect without a directory: no %s is written. Pass checkpoint_dir%s.",
+                name,
+                value,
+                kind,
+                directory,
+            )
+
+
+@suggest_keywords
 def MonitoredTrainingSession(
     master: str = "",
     is_chief: bool = True,
@@ -125,6 +142,15 @@ def MonitoredTrainingSession(
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     check_flag(async_save=async_save)
+    check_truth(is_chief=is_chief)
+    if is_chief and not checkpoint_dir:
+        _warn_of_nothing_written(
+            summary_dir,
+            save_checkpoint_secs=save_checkpoint_secs,
+            save_checkpoint_steps=save_checkpoint_steps,
+            save_summaries_steps=save_summaries_steps,
+            save_summaries_secs=save_summaries_secs,
+        )
     if handle_signals is None and checkpoint_dir:
         handle_signals = True
     save_summaries_steps, save_summaries_secs = interval_of(save_summaries_steps, save_summaries_secs, 100, None)

@@ -328,11 +328,12 @@ class RecoverableSession(WrappedSession):
             try:
                 session = self._sess_creator.create_session()
             except _preemption_errors() as error:  # noqa: PERF203
-                self._count_failure(
+                delay = self._count_failure(
                     "An error was raised while a session was being created. This may be due to a preemption of a "
                     "connected worker or parameter server. A new session will be created. ",
                     error,
                 )
+                self._pause(delay)
             except Exception as error:
                 # Why there had to be a new one is what matters.
                 if self._lost_with is not None and error.__cause__ is None:
@@ -343,8 +344,12 @@ class RecoverableSession(WrappedSession):
                 self._has_run_step = False
                 return session
 
-    def _count_failure(self, occasion: str, error: Exception) -> None:
-        """Counts a failure, logs a warning, and waits; or raises the error after too many consecutive failures."""
+    def _count_failure(self, occasion: str, error: Exception) -> float:
+        """Counts a failure, and logs a warning; or raises the error after too many consecutive failures.
+
+        Returns:
+          Seconds to wait before the next try.
+        """
         # A signal that arrived during hook calls, which it doesn't interrupt.
         raise_pending()
         if error is self._given_up_with:
@@ -352,12 +357,15 @@ class RecoverableSession(WrappedSession):
         self._lost_with = error
         row = self._failed_saves if is_failed_save(error) else self._failed_steps
         try:
-            delay = row.add(error, occasion + _ADVICE, error)
+            return row.add(error, occasion + _ADVICE, error)
         except Exception:
             self._given_up_with = error
             raise
-        if delay > 0:
-            time.sleep(delay)
+
+    def _pause(self, secs: float) -> None:
+        raise_pending()
+        if secs > 0:
+            time.sleep(secs)
 
     def _check_stop(self) -> bool:
         try:
@@ -423,9 +431,13 @@ class RecoverableSession(WrappedSession):
             self._failed_steps.end()
         if saves:
             self._failed_saves.end()
-        self.close()
-        self._sess = None
-        self._count_failure(occasion, error)
+        try:
+            # First the cause: the session of a cluster that has lost a task may take 10 seconds to close.
+            delay = self._count_failure(occasion, error)
+        finally:
+            self.close()
+            self._sess = None
+        self._pause(delay)
 
 
 set_session_classes(RecoverableSession, CoordinatedSession, HookedSession)

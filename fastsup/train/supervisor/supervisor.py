@@ -16,7 +16,7 @@ from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.common.parts import Delegated, delegate
-from fastsup.core.checks import check_choice, check_flag
+from fastsup.core.checks import check_choice, check_flag, check_truth
 from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -275,6 +275,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 "executor of their SessionManager, so pass executor to that."
             )
         check_flag(async_save=async_save)
+        check_truth(is_chief=is_chief)
         self._executor = executor
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
