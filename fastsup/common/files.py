@@ -9,10 +9,11 @@ import re
 import secrets
 import shutil
 import stat
+from collections.abc import Iterator
 
 __all__ = [
     "check_writable", "copy_to_new", "delete_tree", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory",
-    "fsync_directory_and_above", "fsync_tree", "make_checkpoint_directory", "replace_link", "replace_whole",
+    "fsync_directory_and_above", "fsync_tree", "make_checkpoint_directory", "naming", "replace_link", "replace_whole",
     "write_whole",
 ]  # fmt: skip
 
@@ -22,6 +23,21 @@ _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 # shards of the first format.
 _SUFFIX = r"(?:\.index|\.meta|\.data-\d{5}-of-\d{5}|-\d{5}-of-\d{5})?"
 _V1_SHARDS = re.compile(r"-\?+-of-\d+$")
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Adds a file's name to the errors of its writes and flushes, which have none.
+
+    Args:
+      path: the file's path.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = os.fspath(path)
+        raise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -32,6 +32,7 @@ from fastsup.common.files import (
     fsync_directory_and_above,
     fsync_tree,
     make_checkpoint_directory,
+    naming,
 )
 
 __all__ = ["CheckpointFolder", "DamagedError", "NewCheckpoint", "SavedCheckpoint", "described"]
@@ -85,7 +86,7 @@ class NewCheckpoint:
     def create(self, name: str) -> Iterator[Any]:
         """Yields a new file, which has a `write` for bytes."""
         path = os.path.join(self.path, name)
-        with open(path, "xb") as file:
+        with naming(path), open(path, "xb") as file:
             summed = _SummedFile(file)
             yield summed
         # The checksum covers the intended data, so that the data on disk is compared with it.

@@ -80,13 +80,18 @@ class StepLoop(fastsup.core.StepLoop):
         #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
         self.batches: Any = getattr(step, "batches", None)
         # Used by the steps of `fastsup.steps`, so that this module imports neither them nor TensorFlow.
-        if fuse != "never" and hasattr(type(step), "fuse_steps"):
+        self._why_single = "the step runs one step per call"
+        if hasattr(type(step), "fuse_steps"):
             fusable: Any = step
-            step = fusable.fuse_steps(fuse)
-        elif fuse == "always":
+            if fuse == "never":
+                self._why_single = 'fuse="never"'
+            else:
+                step = fusable.fuse_steps(fuse)
+        elif fuse == "always" and not hasattr(type(step), "run_steps"):
             raise RuntimeError(
                 f"{step!r} can't run several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
-                'function with jit_compile=True. With fuse="auto", steps run one at a time.'
+                'function with jit_compile=True, and its class has no method run_steps. With fuse="auto", steps '
+                "run one at a time."
             )
         super().__init__(step, hooks, max_steps, initial_step, profiler, steps=steps)
         self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
@@ -115,13 +120,13 @@ class StepLoop(fastsup.core.StepLoop):
 
     @property
     def fused(self) -> bool:
-        """True if the loop currently runs many steps in one compiled call when no hook is due between them."""
-        return getattr(self._step, "fused", False) is True
+        """True if the loop currently runs many steps in one call when no hook is due between them."""
+        return getattr(self._step, "fused", hasattr(type(self._step), "run_steps")) is True
 
     @property
     def why_not_fused(self) -> str:
-        """Why many steps aren't made in one compiled call now. An empty string if they are."""
-        return str(getattr(self._step, "why_not_fused", ""))
+        """Why many steps don't run in one call now. An empty string if they do."""
+        return str(getattr(self._step, "why_not_fused", "" if self.fused else self._why_single))
 
     def run(self) -> Any:
         """Runs the loop until its end.

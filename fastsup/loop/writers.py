@@ -10,6 +10,7 @@ import socket
 import time
 from typing import Any, BinaryIO
 
+from fastsup.common.files import naming
 from fastsup.core.checks import path_argument
 
 __all__ = ["CsvWriter", "JsonLinesWriter", "TensorBoardWriter"]
@@ -34,7 +35,7 @@ class _LinesWriter:
         # Each line is passed to the operating system immediately, so a killed process loses none.
         self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115
         if not self._file.tell():
-            self._file.write(self._header().encode())
+            self._write(self._header())
 
     def __repr__(self) -> str:
         return f"<fastsup.loop.{type(self).__name__} to {self.path}>"
@@ -50,11 +51,18 @@ class _LinesWriter:
         Raises:
           OSError: the file can't be written.
         """
-        self._file.write(self._line(name, float(value), int(step), time.time()).encode())
+        self._write(self._line(name, float(value), int(step), time.time()))
 
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+    def _write(self, text: str) -> None:
+        data = text.encode()
+        with naming(self.path):
+            # On a full disk, a part may be written. The next try raises the error.
+            while data:
+                data = data[self._file.write(data) :]
 
     def _header(self) -> str:
         return ""
@@ -154,7 +162,8 @@ class TensorBoardWriter:
         self._event: Any = Event
         self._summary: Any = Summary
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.fastsup"
-        self._records: Any = RecordWriter(open(os.path.join(self.directory, name), "xb"))  # noqa: SIM115
+        self._path = os.path.join(self.directory, name)
+        self._records: Any = RecordWriter(open(self._path, "xb"))  # noqa: SIM115
         self._write(file_version="brain.Event:2")
 
     def __repr__(self) -> str:
@@ -179,5 +188,6 @@ class TensorBoardWriter:
         self._records.close()
 
     def _write(self, **content: Any) -> None:
-        self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
-        self._records.flush()
+        with naming(self._path):
+            self._records.write(self._event(wall_time=time.time(), **content).SerializeToString())
+            self._records.flush()

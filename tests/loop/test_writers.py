@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
+import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from processes import Processes
 
-from fastsup.loop import CsvWriter, JsonLinesWriter, StepLoop, SummaryHook, TensorBoardWriter
+from fastsup.loop import Checkpoints, CsvWriter, JsonLinesWriter, StepLoop, SummaryHook, TensorBoardWriter
 
 
 def write(writer: Any, name: str, value: float, step: int) -> None:
@@ -110,3 +114,33 @@ def test_without_tensorboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ImportError, match=r"TensorBoardWriter needs the package tensorboard: pip install tensorboard"):
         TensorBoardWriter(tmp_path / "logs")
     assert not (tmp_path / "logs").exists()
+
+
+@contextlib.contextmanager
+def small_files() -> Iterator[None]:
+    """Files don't grow beyond 4 kB, which ends a write in its middle as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("kind", "name"), [*WRITERS, pytest.param(TensorBoardWriter, "", id="tensorboard")])
+def test_a_failed_write_names_the_file(tmp_path: Path, kind: Any, name: str) -> None:
+    writer = kind(tmp_path / name)
+    with small_files(), pytest.raises(OSError, match=f"File too large: '{tmp_path}/") as caught:
+        for step in range(1000):
+            writer.add_scalar("loss", 1.0, step)
+    (path,) = tmp_path.iterdir()
+    assert caught.value.filename == str(path)
+    writer.add_scalar("loss", 1.0, 1001)
+    writer.close()
+
+
+def test_a_failed_save_names_the_file(tmp_path: Path) -> None:
+    saver = Checkpoints(tmp_path, {"state": {"array": np.zeros(10_000)}}, every_steps=1)
+    with small_files(), pytest.raises(OSError, match=r"File too large: '.*/\.saving-.*'"):
+        StepLoop(int, [saver], steps=1).run()
+    assert not list(tmp_path.glob("*save-*"))

@@ -454,7 +454,7 @@ def test_why_not_fused(make: Any, reason: str) -> None:
     assert re.search(reason, loop.why_not_fused)
     with pytest.raises(RuntimeError, match=reason):
         StepLoop(make(), max_steps=1, fuse="always")
-    assert StepLoop(make(), max_steps=1, fuse="never").why_not_fused == ""
+    assert StepLoop(make(), max_steps=1, fuse="never").why_not_fused == 'fuse="never"'
 
 
 def test_what_xla_cannot_put_into_a_loop() -> None:
@@ -527,7 +527,9 @@ def test_any_object_may_be_a_step_that_makes_several() -> None:
             self.begin(loop)
 
     scan = Scan()
-    loop = StepLoop(scan, [Note(), NanGuardHook()], max_steps=25)
+    loop = StepLoop(scan, [Note(), NanGuardHook()], max_steps=25, fuse="always")
+    assert (loop.fused, loop.why_not_fused) == (True, "")
+    assert StepLoop(int).why_not_fused == "the step runs one step per call"
     assert loop.run() == 25.0
     assert log == [(10, 10.0), (20, 20.0)]
     assert Scan.asked == [10, 3, 10, 3, 5]
