@@ -15,7 +15,18 @@ import pytest
 from processes import Processes
 
 import fastsup
-from fastsup.loop import Checkpoints, Epochs, Hook, NanResultError, StepLoop, StopAtStepHook, every, train
+from fastsup.loop import (
+    Checkpoints,
+    CsvWriter,
+    Epochs,
+    Hook,
+    NanResultError,
+    StepLoop,
+    StopAtStepHook,
+    SummaryHook,
+    every,
+    train,
+)
 
 
 def numbers_in(directory: Path, name: str) -> list[tuple[int, float]]:
@@ -110,6 +121,19 @@ def test_without_data_and_with_hooks() -> None:
 
 async def coroutine(batch: Any = None) -> float:
     return 1.0
+
+
+def test_numbers_are_also_written_elsewhere(tmp_path: Path) -> None:
+    """As train's docstring says."""
+    writer = CsvWriter(tmp_path / "metrics.csv")
+    train(float, [1, 2, 3, 4], evaluate=lambda: 5.0, hooks=[SummaryHook(writer, 2)], progress=False)
+    writer.close()
+    rows = [line.split(",") for line in (tmp_path / "metrics.csv").read_text().splitlines()[1:]]
+    assert [(row[0], *row[2:]) for row in rows] == [
+        ("2", "loss", "2.0"),
+        ("4", "eval/loss", "5.0"),
+        ("4", "loss", "4.0"),
+    ]
 
 
 def test_epochs_of_data() -> None:
