@@ -178,18 +178,18 @@ def build(folder: Path) -> bool:
     return done.returncode == 0
 
 
-def is_noticed(folder: Path, file: str) -> bool:
-    """Whether a test of the file fails, or hangs, on what is compiled in the folder."""
+def failure(folder: Path, file: str) -> str:
+    """The end of the output of the file's tests on what is compiled in the folder. Empty if they pass."""
     pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *FILES[file]]
     command = ["bash", "-c", f'ulimit -d {MOST_BYTES >> 10}; exec "$@"', "bash", *pytest]
     environment = {**os.environ, "PYTHONPATH": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=TEST_SECS, check=False)
     except subprocess.TimeoutExpired:
-        return True
+        return f"The tests don't end within {TEST_SECS} seconds."
     if done.returncode not in (0, 1) and done.returncode > 0:
         raise SystemExit(f"pytest can't run:\n{done.stdout.decode()[-3000:]}{done.stderr.decode()[-3000:]}")
-    return done.returncode != 0
+    return done.stdout.decode()[-2000:] or "no output" if done.returncode else ""
 
 
 def try_mutant(folder: Path, mutant: Mutant) -> str:
@@ -202,7 +202,7 @@ def try_mutant(folder: Path, mutant: Mutant) -> str:
         path.write_text("".join(lines), encoding="utf-8")
         if not build(folder):
             return "not compiled"
-        return "noticed" if is_noticed(folder, mutant.file) else "not noticed"
+        return "noticed" if failure(folder, mutant.file) else "not noticed"
     finally:
         path.write_text(original, encoding="utf-8")
 
@@ -234,8 +234,8 @@ def main() -> int:
         if not build(folder):
             raise SystemExit("The package can't be compiled without a change.")
         for file in sorted({mutant.file for mutant in mutants}):
-            if is_noticed(folder, file):
-                raise SystemExit(f"The tests of {file} fail without a change.")
+            if output := failure(folder, file):
+                raise SystemExit(f"The tests of {file} fail without a change:\n{output}")
         for number, mutant in enumerate(mutants, 1):
             outcome = try_mutant(folder, mutant)
             counts[outcome] = counts.get(outcome, 0) + 1
