@@ -27,9 +27,9 @@ __all__ = [
     "check_range",
     "check_step_function",
     "check_takes",
-    "check_truth",
     "did_you_mean",
     "doubt_about",
+    "doubt_about_text",
     "hint_for_class",
     "is_number",
     "misspelt_callbacks",
@@ -61,20 +61,19 @@ def check_flag(**flags: Any) -> None:
             raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
-def check_truth(**switches: Any) -> None:
-    """Refuses texts for switches of TensorFlow's, which accept any truth value: "no" is true.
+def doubt_about_text(name: str, value: Any) -> str:
+    """A warning about a text for a switch of TensorFlow's, which accepts any truth value: "no" is true.
 
     Args:
-      **switches: values of the arguments, by their names.
+      name: the argument.
+      value: its value.
 
-    Raises:
-      TypeError: a value is a text. The message names argument and value.
+    Returns:
+      The warning; an empty string for a value of another kind.
     """
-    for name, value in switches.items():
-        if isinstance(value, str | bytes):
-            raise TypeError(
-                f"{name} must be True or False, got {value!r}. Compare the text, as in {name}=(text == 'true')."
-            )
+    if not isinstance(value, str | bytes):
+        return ""
+    return f"{name}={value!r} counts as {bool(value)}. Pass True or False, as in {name}=(text == 'true')."
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:

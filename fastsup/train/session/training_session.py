@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.checks import check_flag, check_truth, suggest_keywords
+from fastsup.core.checks import check_flag, doubt_about_text, suggest_keywords
 from fastsup.core.sessions import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.event_files import StepCounterHook, SummarySaverHook
@@ -142,7 +142,8 @@ def MonitoredTrainingSession(
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     check_flag(async_save=async_save)
-    check_truth(is_chief=is_chief)
+    if doubt := doubt_about_text("is_chief", is_chief):
+        logging.warning("%s", doubt)
     if is_chief and not checkpoint_dir:
         _warn_of_nothing_written(
             summary_dir,

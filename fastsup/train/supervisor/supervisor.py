@@ -10,13 +10,14 @@ from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import meta_graph, ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary as tf_summary
 from tensorflow.python.training import coordinator, training_util
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.common.parts import Delegated, delegate
-from fastsup.core.checks import check_choice, check_flag, check_truth
+from fastsup.core.checks import check_choice, check_flag, doubt_about_text
 from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -275,7 +276,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 "executor of their SessionManager, so pass executor to that."
             )
         check_flag(async_save=async_save)
-        check_truth(is_chief=is_chief)
+        if doubt := doubt_about_text("is_chief", is_chief):
+            logging.warning("%s", doubt)
         self._executor = executor
         self._recovery_wait_secs = recovery_wait_secs
         self._local_init_run_options = local_init_run_options
