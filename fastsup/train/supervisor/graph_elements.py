@@ -145,7 +145,7 @@ class GraphElements:
         """Refuses elements that the sessions would refuse later, before any file or thread is made."""
         used = []
         if own_manager:
-            used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * is_chief
+            used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * bool(is_chief)
         if writes:
             used += ["summary_op", "global_step"]
             check_saver(self.graph, self.saver)
