@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _folder() -> Path | None:
-    """The folder of the pages: alongside this file where the package is installed, else that of the repository."""
+    """Returns the folder of the pages: next to this file in an installed package, otherwise the repository's docs."""
     here = Path(__file__).resolve().parent
     return next((folder for folder in (here / "docs", here.parent / "docs") if (folder / "dropin.md").exists()), None)
 
@@ -72,7 +72,7 @@ def _title(path: Path) -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The sections of a page by their anchors, each with those below it."""
+    """Returns the sections of a page by their anchors, each with those below it."""
     lines = text.splitlines(keepends=True)
     begins: list[tuple[int, int, str]] = []
     in_code = False

@@ -50,7 +50,7 @@ def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
       (reader, shapes): TensorFlow's reader, and for each tensor's name its shape.
 
     Raises:
-      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so the read failed.
+      tf.errors.UnavailableError: If the list is empty. No saver writes such a checkpoint, so the read failed.
       Exception: as TensorFlow's reader.
     """
     reader = py_checkpoint_reader.NewCheckpointReader(path)
@@ -61,7 +61,7 @@ def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
 
 
 def is_object_based(shapes: dict[str, list[int]]) -> bool:
-    """True for a checkpoint of a `tf.train.Checkpoint`, false for one of a `tf.compat.v1.train.Saver`."""
+    """Returns True for a checkpoint of a `tf.train.Checkpoint`, false for one of a `tf.compat.v1.train.Saver`."""
     return OBJECT_GRAPH_PROTO_KEY in shapes
 
 
@@ -91,8 +91,8 @@ def directory_argument(name: str, value: Any) -> Any:
       The path as a string, or as bytes if bytes were given; None for None.
 
     Raises:
-      TypeError: `value` isn't a path.
-      ValueError: TensorFlow would take the path for a pattern.
+      TypeError: If `value` isn't a path.
+      ValueError: If TensorFlow would take the path for a pattern.
     """
     if value is None:
         return None
@@ -181,7 +181,7 @@ def step_of(path: str) -> int | None:
 
 
 def _age_key(path: str) -> tuple[bool, int, int]:
-    """A key that sorts checkpoints from old to new: first those without a step, by their time; then by their step.
+    """Returns a key that sorts checkpoints from old to new: those without a step by time, then the others by step.
 
     Of one step, the longer name is the one that a checkpoint has while another one overwrites it.
     """
@@ -301,7 +301,7 @@ def damage_of(path: Any) -> str | None:
       The reason why the checkpoint can't be read, in one line; None if it can be read.
 
     Raises:
-      tf.errors.OpError: the files can't be read at present, or not by this user. It gives no information about them.
+      tf.errors.OpError: If the files can't be read at present, or not by this user. It gives no information about them.
     """
     path = os.fspath(path)
     directory = _Directory(os.path.dirname(path) or ".")
@@ -355,7 +355,7 @@ def latest_intact_checkpoint(directory: Any) -> str | None:
       The checkpoint's path, in the form that `Saver.restore` takes; None if there is none.
 
     Raises:
-      tf.errors.OpError: the directory exists and can't be listed, or a checkpoint can't be read at present.
+      tf.errors.OpError: If the directory exists and can't be listed, or a checkpoint can't be read at present.
     """
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)
 

@@ -120,7 +120,7 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
         overwritten as by TensorFlow; so is one of the first format, which has no index.
 
     Raises:
-      tf.errors.OpError: the earlier checkpoint can't get its other name.
+      tf.errors.OpError: If the earlier checkpoint can't get its other name.
     """
     if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
         yield
@@ -201,7 +201,7 @@ _UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
 
 
 def is_failed_save(error: BaseException) -> bool:
-    """True for an error that was raised by a save."""
+    """Returns True for an error that was raised by a save."""
     return bool(getattr(error, _FAILED_SAVE, False))
 
 
@@ -213,7 +213,7 @@ def saving(path: Any) -> Iterator[None]:
       path: path of the checkpoint, with the step; None if it isn't known.
 
     Raises:
-      tf.errors.ResourceExhaustedError: a file is too large, which TensorFlow reports as the end of the input.
+      tf.errors.ResourceExhaustedError: If a file is too large, which TensorFlow reports as the end of the input.
       Exception: any other error of the save.
     """
     try:
@@ -248,7 +248,7 @@ def name_durably(newest: str | bytes, state: str, write: Callable[[], object]) -
       False if the checkpoint is local and its files aren't there.
 
     Raises:
-      tf.errors.OpError: the files can't be flushed.
+      tf.errors.OpError: If the files can't be flushed.
       Exception: the error of `write`.
     """
     is_there = _flush(newest)
@@ -311,8 +311,8 @@ def write_state(
       name: name of the state file.
 
     Raises:
-      tf.errors.OpError: the file can't be written.
-      RuntimeError: the checkpoint has the name of the state file.
+      tf.errors.OpError: If the file can't be written.
+      RuntimeError: If the checkpoint has the name of the state file.
     """
 
     def written(path: str) -> str:
@@ -334,7 +334,7 @@ def write_state(
 
 
 def is_plain_saver(saver: Any) -> bool:
-    """True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files."""
+    """Returns True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files."""
     return getattr(type(saver), "save", None) is Saver.save and "save" not in vars(saver)
 
 
@@ -413,14 +413,14 @@ def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE
 
 
 def _number_of(session: Any, step: Any) -> Any:
-    """The global step as a number, even if it is a tensor or a variable, as `Saver.save` reads it; or None."""
+    """Returns the global step as a number, even if it is a tensor or a variable, as `Saver.save` reads it; or None."""
     if step is None or isinstance(step, compat.integral_types):
         return step
     return training_util.global_step(session, step)
 
 
 def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
-    """The path of a checkpoint, as a Saver names it."""
+    """Returns the path of a checkpoint, as a Saver names it."""
     name = os.fsdecode(path)
     if step is None:
         return name

@@ -139,7 +139,7 @@ class CheckpointRestorer:
           delete later, oldest first. None if no checkpoint was ever saved completely.
 
         Raises:
-          NoIntactCheckpointError: there are checkpoints, and none is intact.
+          NoIntactCheckpointError: If there are checkpoints, and none is intact.
           Exception: the saver's error for a checkpoint that doesn't fit the model.
         """
         note_state(os.path.join(os.fspath(directory), STATE_FILE))
@@ -407,7 +407,7 @@ def _listed(texts: Iterable[str], separator: str = ", ") -> str:
 
 
 def describe_variables(checkpoint_path: Any) -> str:
-    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
+    """Returns the variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
     try:
         _, shapes = open_checkpoint(checkpoint_path)
     except _UNREADABLE as error:
@@ -420,7 +420,7 @@ def _described(shapes: dict[str, Any]) -> str:
 
 
 def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
-    """The remedy for variables that a checkpoint has under other layer numbers.
+    """Returns the remedy for variables that a checkpoint has under other layer numbers.
 
     Args:
       missing: names that the checkpoint lacks.
@@ -447,7 +447,7 @@ def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
 
 
 def _without_numbers(name: str) -> str:
-    """A variable's name without the numbers of the layers: `dense_1_1/bias` and `dense/bias` give the same name."""
+    """Returns a variable's name without layer numbers. `dense_1_1/bias` and `dense/bias` give the same name."""
     return re.sub(r"(_\d+)+(?=/|$)", "", name)
 
 

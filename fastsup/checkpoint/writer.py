@@ -130,7 +130,7 @@ class BackgroundSaver:
         write_meta_graph: bool = True,
         when_written: Callable[[], None] | None = None,
     ) -> None:
-        """Makes a snapshot of the variables, and returns while it is being written.
+        """Creates a snapshot of the variables, and returns while it is being written.
 
         Waits first for the write before this one, if that is still under way.
 
@@ -193,7 +193,7 @@ class BackgroundSaver:
 
 
 def saved_tensors(saver: Any, graph: Any) -> list[Any]:
-    """The tensors whose values a Saver writes, each once; none if the value of one of them can't be copied."""
+    """Returns the tensors whose values a Saver writes, each once; none if the value of one of them can't be copied."""
     save = graph.as_graph_element(saver.as_saver_def().save_tensor_name)
     tensors: dict[int, Any] = {}
     for op in upstream_operations([save]):

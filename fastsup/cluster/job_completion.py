@@ -125,7 +125,7 @@ class JobCompletionWatcher:
                 self._old_files[name] = self._read(name)
 
     def _list(self) -> set[str] | None:
-        """The names of the files; None after a file system error."""
+        """Returns the names of the files; None after a file system error."""
         if self._directory is None:
             return set()
         try:
@@ -134,14 +134,14 @@ class JobCompletionWatcher:
             return None
 
     def _exists(self, name: str) -> bool | None:
-        """Whether there is a file; None after a file system error."""
+        """Returns True if there is a file; None after a file system error."""
         try:
             return self._directory is not None and exists(os.path.join(self._directory, name))
         except errors.OpError:
             return None
 
     def _read(self, name: str) -> str | None:
-        """The content of a file; None if it was deleted in the meantime, or can't be read."""
+        """Returns the content of a file; None if it was deleted in the meantime, or can't be read."""
         try:
             text: str = file_io.read_file_to_string(os.path.join(str(self._directory), name))
         except errors.OpError:
@@ -149,7 +149,7 @@ class JobCompletionWatcher:
         return text
 
     def _counts(self, name: str) -> bool:
-        """Whether a file that is there counts."""
+        """Returns True if a file that is there counts."""
         if time.monotonic() - self._start >= STALE_SECS:
             return True
         self._look_at_old_files()
@@ -165,7 +165,7 @@ class JobCompletionWatcher:
         return True
 
     def chief_has_ended(self) -> bool:
-        """True if the task that saves the checkpoints has ended, so there won't be another checkpoint."""
+        """Returns True if the task that saves the checkpoints has ended, so there won't be another checkpoint."""
         ended = False
         for name in _CHIEF_FILES:
             is_there = self._exists(name)
@@ -188,7 +188,7 @@ class JobCompletionWatcher:
             secs -= look_secs
 
     def job_has_ended(self, workers: Mapping[int, str]) -> bool:
-        """True if no task needs a parameter server now.
+        """Returns True if no task needs a parameter server now.
 
         That is the case when the chief and all workers have ended. It is also the case when the chief has ended, and
         none of the other workers has answered for `WORKER_GRACE_SECS`: those were lost, and weren't restarted.

@@ -86,7 +86,7 @@ class PeerLiveness:
         self._next_check = 0.0
 
     def any_answers(self) -> bool:
-        """True if a peer answers now. The last one to answer is probed first, then the others in groups."""
+        """Returns True if a peer answers now. The last one to answer is probed first, then the others in groups."""
         last, self._last_to_answer = self._last_to_answer, None
         if last is not None and last in self.addresses and listens(last):
             self._last_to_answer = last
@@ -99,7 +99,7 @@ class PeerLiveness:
         self._silent_since = None
 
     def are_lost(self) -> bool:
-        """True if none has answered for the timeout.
+        """Returns True if none has answered for the timeout.
 
         Connects to the peers at most once in a quarter of the timeout and at most once a minute, and before the answer
         is True.
@@ -131,7 +131,7 @@ class PeerLiveness:
 
 
 def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
-    """The tasks of TF_CONFIG's cluster, by their addresses.
+    """Returns the tasks of TF_CONFIG's cluster, by their addresses.
 
     Args:
       device_filters: the tasks that matter, as "/job:ps" or "/job:worker/task:0"; all if it is empty.
@@ -168,7 +168,7 @@ def peer_timeout_secs(config: Any) -> float:
 
 
 def peer_liveness_of(config: Any) -> PeerLiveness:
-    """The liveness check of the chief and the workers of a task's job."""
+    """Returns the liveness check of the chief and the workers of a task's job."""
     cluster = config.cluster_spec
     tf_config = read_tf_config()
     if not cluster and config.task_type == TaskType.EVALUATOR:

@@ -29,7 +29,7 @@ _SIGNAL_POLL_SECS = 0.2
 
 
 def is_google_environment() -> bool:
-    """True if the platform starts the servers, according to TF_CONFIG. Warns if TF_CONFIG is empty."""
+    """Returns True if the platform starts the servers, according to TF_CONFIG. Warns if TF_CONFIG is empty."""
     tf_config = read_tf_config() if os.environ.get("TF_CONFIG") else {}
     if not tf_config:
         logging.warning("TF_CONFIG should not be empty in distributed environment.")
@@ -48,8 +48,8 @@ def start_server(config: Any, session_config: Any, **options: Any) -> Any:
       The server.
 
     Raises:
-      tf.errors.UnknownError: the server can't listen at the task's address. The message names the task, the address and
-        the likely causes.
+      tf.errors.UnknownError: If the server can't listen at the task's address. The message names the task, the address
+        and the likely causes.
     """
     try:
         server = server_lib.Server(
@@ -74,7 +74,7 @@ def start_server(config: Any, session_config: Any, **options: Any) -> Any:
 
 
 def _is_only_node(config: Any) -> bool:
-    """True for a task that trains as the only one of its cluster: the only case in which no master is set."""
+    """Returns True for a task that trains as the only one of its cluster: the only case in which no master is set."""
     cluster = config.cluster_spec
     return [len(cluster.job_tasks(job)) for job in cluster.jobs] == [1] and config.task_type in _TRAINING_ROLES
 
@@ -89,8 +89,8 @@ def start_std_server(config: Any) -> Any:
       The `tf.distribute.Server`, or None for a single task, which needs none.
 
     Raises:
-      RuntimeError: the configuration lacks the cluster, the task or the master.
-      tf.errors.UnknownError: the server can't listen at the task's address.
+      RuntimeError: If the configuration lacks the cluster, the task or the master.
+      tf.errors.UnknownError: If the server can't listen at the task's address.
     """
     missing = None
     if not (config.cluster_spec and config.task_type) or config.task_id is None:
@@ -123,10 +123,10 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
       watcher: watcher of the job, made before the server was started.
 
     Raises:
-      tf.errors.DeadlineExceededError: neither the chief nor a worker has answered for the config's
+      tf.errors.DeadlineExceededError: If neither the chief nor a worker has answered for the config's
         `session_creation_timeout_secs`.
-      SystemExit: SIGTERM was received; with the exit code 143.
-      KeyboardInterrupt: SIGINT was received.
+      SystemExit: If SIGTERM was received; with the exit code 143.
+      KeyboardInterrupt: If SIGINT was received.
       BaseException: the error with which the server's `join` failed.
     """
     watches = stop_signals.install(

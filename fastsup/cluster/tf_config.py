@@ -38,7 +38,7 @@ class ClusterConfigTypeError(ValueError, TypeError):
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dictionary. Python silently takes the last of equal keys, and tasks would be lost."""
+    """Returns a JSON object as a dictionary. Python silently takes the last of equal keys, and tasks would be lost."""
     section = dict(pairs)
     if len(section) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -70,7 +70,7 @@ def read_tf_config() -> dict[str, Any]:
 
 
 def summarize_tf_config(tf_config: dict[str, Any] | None = None) -> str:
-    """The roles and the task of TF_CONFIG in one sentence, for an error message."""
+    """Returns the roles and the task of TF_CONFIG in one sentence, for an error message."""
     if tf_config is None:
         tf_config = read_tf_config()
     cluster = tf_config.get("cluster")
@@ -145,7 +145,7 @@ def parse_cluster_spec(tf_config: dict[str, Any]) -> Any:
 
 
 def _parse_tasks(role: str, tasks: Any) -> Any:
-    """The addresses of a role: a list or tuple as given, or a dictionary whose keys are made integers."""
+    """Returns the addresses of a role: a list or tuple as given, or a dictionary whose keys are made integers."""
     if not _ROLE.fullmatch(role):
         # TensorFlow's server would end the process.
         raise ValueError(
@@ -165,7 +165,7 @@ def _parse_tasks(role: str, tasks: Any) -> Any:
 
 
 def _parse_indices(role: str, tasks: dict[Any, Any]) -> dict[int, Any]:
-    """The addresses by index. JSON has converted the indices to strings."""
+    """Returns the addresses by index. JSON has converted the indices to strings."""
     try:
         by_index = {int(index): address for index, address in tasks.items()}
     except ValueError:
@@ -206,7 +206,7 @@ class TaskSettings(NamedTuple):
       global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
       master: execution engine to train on.
       evaluation_master: execution engine to evaluate on.
-      is_chief: True if this process initializes and saves the model.
+      is_chief: Whether this process initializes and saves the model.
       num_ps_replicas: number of parameter servers.
       num_worker_replicas: number of tasks that train, including the chief.
     """
@@ -240,7 +240,7 @@ def _task_section(tf_config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_index(index: Any) -> int:
-    """The task index as an integer. TF_CONFIG may have it as a string."""
+    """Returns the task index as an integer. TF_CONFIG may have it as a string."""
     with contextlib.suppress(ValueError):
         if isinstance(index, str):
             return int(index)
@@ -252,7 +252,7 @@ def _parse_index(index: Any) -> int:
 
 
 def _master(tf_config: dict[str, Any], key: str) -> str:
-    """The execution engine under a key of TF_CONFIG, by default that of this process."""
+    """Returns the execution engine under a key of TF_CONFIG, by default that of this process."""
     value = tf_config.get(key, "")
     if not isinstance(value, str):
         raise ClusterConfigTypeError(f'TF_CONFIG["{key}"] must be a string such as "grpc://host0:2222", got {value!r}.')
@@ -368,7 +368,7 @@ def parse_task_settings(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
-    """The "service" dictionary of TF_CONFIG, or None."""
+    """Returns the "service" dictionary of TF_CONFIG, or None."""
     service = tf_config.get("service")
     if service is not None and not isinstance(service, dict):
         raise ClusterConfigTypeError(
@@ -378,7 +378,7 @@ def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def evaluator_settings(tf_config: dict[str, Any], service: dict[str, Any] | None, task_id: int) -> TaskSettings:
-    """The settings of an evaluator, which isn't part of the cluster that trains."""
+    """Returns the settings of an evaluator, which isn't part of the cluster that trains."""
     return TaskSettings(
         service=service,
         cluster_spec=server_lib.ClusterSpec({}),

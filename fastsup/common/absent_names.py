@@ -33,7 +33,7 @@ def alternative_to(name: str, alternatives: Iterable[tuple[str, str]]) -> str | 
 
 
 def absent_name_error(module: str, name: str, alternative: str | None = None) -> AttributeError:
-    """The error for a name that a module lacks.
+    """Returns the error for a name that a module lacks.
 
     Args:
       module: name of the module.
@@ -47,7 +47,7 @@ def absent_name_error(module: str, name: str, alternative: str | None = None) ->
 
 
 def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
-    """The error for a module that isn't there. The arguments are those of `absent_name_error`."""
+    """Returns the error for a module that isn't there. The arguments are those of `absent_name_error`."""
     return ModuleNotFoundError(f"No module named {module!r}: {alternative}", name=module)
 
 
@@ -86,7 +86,7 @@ _NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
 
 
 def install_command() -> str:
-    """The command that installs Keras 2.
+    """Returns the command that installs Keras 2.
 
     Without dependencies: tf_keras requires the distribution tensorflow, which pip would install over tensorflow-cpu.
     """

@@ -49,7 +49,7 @@ _EXPLANATION = (
 
 
 def is_preemption(error: Any) -> bool:
-    """True for the errors that a preempted machine causes: AbortedError and UnavailableError.
+    """Returns True for the errors that a preempted machine causes: AbortedError and UnavailableError.
 
     Args:
       error: an exception.
@@ -58,7 +58,7 @@ def is_preemption(error: Any) -> bool:
 
 
 def is_read_failure(error: Any) -> bool:
-    """True for errors of the machine that reads files, or of its permissions: no sign that the files are damaged.
+    """Returns True for errors of reading or permissions, which don't show that the files are damaged.
 
     Args:
       error: an exception.
@@ -71,7 +71,7 @@ def is_read_failure(error: Any) -> bool:
 
 
 def is_end_of_input(error: Any) -> bool:
-    """True for the errors that end a loop normally: StopIteration, and OutOfRangeError unless a file is too large.
+    """Returns True for errors that end a loop normally: StopIteration, or OutOfRangeError unless a file is too large.
 
     Args:
       error: an exception.
@@ -80,7 +80,7 @@ def is_end_of_input(error: Any) -> bool:
 
 
 def not_end_of_input(error: Any) -> Any:
-    """The error to raise for an error of writing files.
+    """Returns the error to raise for an error of writing files.
 
     Args:
       error: an exception.
@@ -119,7 +119,7 @@ _LIBRARIES = sys.stdlib_module_names | {"fastsup", "tensorflow", "keras", "googl
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Whether an exception comes from the program (a signal handler, if the failed code calls only libraries).
+    """Returns True if an exception comes from the program (a signal handler, if the failed code calls only libraries).
 
     A signal handler runs between any two instructions of the main thread. A block that falls back to something else
     after any error of a library must not take the error of a handler, a time limit say, for one.
@@ -160,8 +160,8 @@ class FailureRow:
       logger: object with `warning` and `error`.
 
     Raises:
-      TypeError: `max_recoveries` isn't an integer.
-      ValueError: `max_recoveries` is negative.
+      TypeError: If `max_recoveries` isn't an integer.
+      ValueError: If `max_recoveries` is negative.
     """
 
     def __init__(self, max_recoveries: int | None, what_failed: str, logger: Any) -> None:
@@ -219,8 +219,8 @@ def check_max_recoveries(max_recoveries: Any) -> None:
       max_recoveries: the argument of a loop or session; None for no limit.
 
     Raises:
-      TypeError: it isn't an integer.
-      ValueError: it is negative.
+      TypeError: If it isn't an integer.
+      ValueError: If it is negative.
     """
     if max_recoveries is None:
         return

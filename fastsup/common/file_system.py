@@ -37,7 +37,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
 def is_local(path: str | bytes | os.PathLike[str]) -> bool:
-    """True if a path has no scheme, such as "gs://".
+    """Returns True if a path has no scheme, such as "gs://".
 
     Args:
       path: the path.
@@ -46,13 +46,13 @@ def is_local(path: str | bytes | os.PathLike[str]) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether a file or a directory exists.
+    """Returns True if a file or a directory exists.
 
     Args:
       path: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: the file system doesn't say.
+      tf.errors.OpError: If the file system doesn't say.
     """
     if not is_local(path):
         try:
@@ -77,7 +77,7 @@ def list_names(directory: str) -> list[str]:
       directory: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: the directory can't be listed.
+      tf.errors.OpError: If the directory can't be listed.
     """
     if not is_local(directory):
         # is_directory() is also False for an error.
@@ -104,7 +104,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
       text: the file's new content; it is written in UTF-8.
 
     Raises:
-      tf.errors.OpError: the file can't be written.
+      tf.errors.OpError: If the file can't be written.
     """
     if not is_local(path):
         file_io.atomic_write_string_to_file(os.fspath(path), text)
@@ -120,7 +120,7 @@ def delete_tree(path: str) -> None:
       path: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: something can't be deleted.
+      tf.errors.OpError: If something can't be deleted.
     """
     if not is_local(path):
         file_io.delete_recursively_v2(path)
@@ -138,7 +138,7 @@ def tensorflow_errors(done: str, path: str | None = None) -> Iterator[None]:
       path: the path to name. None: that of the error.
 
     Raises:
-      tf.errors.OpError: the wrapped code has raised an OSError.
+      tf.errors.OpError: If the wrapped code has raised an OSError.
     """
     try:
         yield

@@ -31,7 +31,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
       path: the file's path.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     if _is_special(path):
         if not os.access(path, os.W_OK):
@@ -43,7 +43,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def make_checkpoint_directory(directory: str) -> str:
-    """Makes a directory for checkpoints, so that one that can't be used is found before the first step.
+    """Creates a directory for checkpoints, so that one that can't be used is found before the first step.
 
     Args:
       directory: its path. It may exist.
@@ -52,7 +52,7 @@ def make_checkpoint_directory(directory: str) -> str:
       The absolute path.
 
     Raises:
-      OSError: it can't be made or written to.
+      OSError: If it can't be made or written to.
     """
     path = os.path.abspath(directory)
     try:
@@ -74,7 +74,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
       text: the file's new content; it is written in UTF-8.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:
@@ -94,7 +94,7 @@ def replace_whole(path: str | os.PathLike[str], text: str) -> None:
       text: the file's new content; it is written in UTF-8.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     _replace(path, os.fspath(path), text)
 
@@ -107,7 +107,7 @@ def copy_to_new(path: str, new: str) -> None:
       new: path of the copy.
 
     Raises:
-      OSError: the file can't be copied.
+      OSError: If the file can't be copied.
     """
     with open(path, "rb") as source, open(new, "xb") as copy:
         shutil.copyfileobj(source, copy)
@@ -120,7 +120,7 @@ def replace_link(path: str) -> None:
       path: path of the link. What isn't a link stays.
 
     Raises:
-      OSError: the file can't be copied.
+      OSError: If the file can't be copied.
     """
     if not os.path.islink(path):
         return
@@ -144,7 +144,7 @@ def delete_tree(path: str) -> None:
       path: the directory; or a file.
 
     Raises:
-      OSError: something can't be deleted.
+      OSError: If something can't be deleted.
     """
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
@@ -161,7 +161,7 @@ def files_of_checkpoint(prefix: str | bytes, also: str = "") -> list[str]:
       also: regular expression of more suffixes.
 
     Raises:
-      OSError: the directory can't be listed.
+      OSError: If the directory can't be listed.
     """
     directory, name = os.path.split(_V1_SHARDS.sub("", os.fsdecode(prefix)))
     is_part = re.compile(re.escape(name) + (f"(?:{_SUFFIX}|{also})" if also else _SUFFIX)).fullmatch
@@ -181,7 +181,7 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
       Whether there are any, apart from the `.meta` file.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     directory = os.path.dirname(os.fsdecode(prefix)) or "."
     try:
@@ -206,7 +206,7 @@ def fsync_tree(path: str | bytes) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk failed, or a directory can't be listed.
+      OSError: If the disk failed, or a directory can't be listed.
     """
     for directory, _, names in os.walk(os.fsdecode(path), onerror=_raise):
         for name in names:
@@ -225,7 +225,7 @@ def fsync_directory(path: str) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     _fsync(path or ".")
 
@@ -240,7 +240,7 @@ def fsync_directory_and_above(path: str) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     directory = os.path.realpath(path)
     device = os.stat(directory).st_dev
@@ -285,7 +285,7 @@ def _temporary_name(path: str) -> str:
 
 
 def _new_temporary(path: str | os.PathLike[str], target: str) -> tuple[int, str]:
-    """Makes an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
+    """Creates an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
     if not os.fspath(path):
         raise FileNotFoundError("the path is empty.")
     if os.path.isdir(target) and not os.path.islink(target):

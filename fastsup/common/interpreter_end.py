@@ -72,7 +72,7 @@ class _CompletedBeforeExit:
             del self._depths[thread]
 
     def is_over_for_this_thread(self) -> bool:
-        """Whether the program ends, in another thread than the calling one."""
+        """Returns True if the program ends, in another thread than the calling one."""
         return self._ending_in is not None and self._ending_in != self._this_thread()
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ def raise_in_fork(process: int, what_fails: str, other_error: Any = None) -> boo
       False in the process itself. True in a child that is raising something else: the object is to be left as it is.
 
     Raises:
-      RuntimeError: this is a child, and `other_error` is None.
+      RuntimeError: If this is a child, and `other_error` is None.
     """
     reason = fork_reason(process)
     if reason and other_error is None:

@@ -46,7 +46,7 @@ def run(
       The child's exit code and what it has printed.
 
     Raises:
-      OSError: the child can't be started.
+      OSError: If the child can't be started.
       subprocess.TimeoutExpired: the child was killed after the timeout.
     """
     task = {"module": module, "python": sys.version, "modules": _loaded_modules(), "path": _search_path()}
@@ -69,7 +69,7 @@ def run(
 
 
 def _interpreter() -> str:
-    """The path of an interpreter that runs programs as this process does."""
+    """Returns the path of an interpreter that runs programs as this process does."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     installed = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     # A program that embeds Python has, as sys.executable, what it is itself, nothing, or the first Python on the PATH.
@@ -105,7 +105,7 @@ def _loaded_modules() -> dict[str, _Place]:
 
 
 def _search_path() -> list[str]:
-    """The import path of this process without the current folder."""
+    """Returns the import path of this process without the current folder."""
     try:
         here = os.getcwd()
     except OSError:

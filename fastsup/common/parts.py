@@ -43,7 +43,7 @@ class Delegated:
 
 
 def delegate(part: str, name: str) -> Callable[..., Any]:
-    """Makes a method that calls a method of a part, and that a subclass may override.
+    """Creates a method that calls a method of a part, and that a subclass may override.
 
     Args:
       part: name of the attribute with the part.

@@ -53,8 +53,8 @@ def check_display_arguments(total: Any, file: Any) -> None:
       file: text stream, or None.
 
     Raises:
-      TypeError: `total` isn't an integer, or `file` isn't a stream.
-      ValueError: `total` isn't positive.
+      TypeError: If `total` isn't an integer, or `file` isn't a stream.
+      ValueError: If `total` isn't positive.
     """
     if total is not None and not hasattr(total, "__index__"):
         raise TypeError(f"total must be a global step, or None, got {total!r}")
@@ -201,7 +201,7 @@ _lock = threading.RLock()
 
 
 def _new_terminal(file: TextIO) -> _Terminal | None:
-    """Makes the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
+    """Creates the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
     try:
         from rich import progress
         from rich.console import Console

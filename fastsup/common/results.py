@@ -9,7 +9,7 @@ __all__ = ["each_result"]
 
 
 def each_result(values: Any) -> list[Any]:
-    """The results of steps that were made in one call.
+    """Returns the results of steps that were made in one call.
 
     Args:
       values: the results of all steps, in the structure of one, as arrays whose first dimension is that of the steps.

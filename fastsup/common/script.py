@@ -33,7 +33,7 @@ def add_script(parser: argparse.ArgumentParser, script_help: str) -> None:
 
 
 def script_command(arguments: argparse.Namespace) -> list[str]:
-    """The script and its arguments. Ends the program if there is none.
+    """Returns the script and its arguments. Ends the program if there is none.
 
     Args:
       arguments: the parsed command line, with `fail`, which reports an error and ends the program.
@@ -52,7 +52,7 @@ class ScriptFile:
       path: path of the script, or of a folder with a `__main__.py`.
 
     Raises:
-      OSError: the script can't be read.
+      OSError: If the script can't be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -78,7 +78,7 @@ class ScriptModule:
       name: name of the module.
 
     Raises:
-      ImportError: there is no such module.
+      ImportError: If there is no such module.
     """
 
     is_folder = False
@@ -120,8 +120,8 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
       1 if an exception has ended the script, which is then shown as Python shows it; else 0.
 
     Raises:
-      SystemExit: the script ends itself.
-      KeyboardInterrupt: the script was interrupted. Python shows it without the frames of this file.
+      SystemExit: If the script ends itself.
+      KeyboardInterrupt: If the script was interrupted. Python shows it without the frames of this file.
     """
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)

@@ -57,7 +57,7 @@ ANY_VERSION = "FASTSUP_ANY_TENSORFLOW"
 
 
 def is_supported(version: str) -> bool:
-    """Whether a version of TensorFlow is one that was tried.
+    """Returns True if a version of TensorFlow is one that was tried.
 
     Args:
       version: TensorFlow's version, such as "2.21.0".
@@ -85,6 +85,6 @@ def unsupported_reason(version: str) -> str:
 
 
 def _numbers_of(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version: (2, 21) for "2.21.0-rc1"; none if it has another form."""
+    """Returns the first two numbers of a version: (2, 21) for "2.21.0-rc1"; none if it has another form."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return tuple(map(int, found.groups())) if found else ()

@@ -306,13 +306,13 @@ _SLIM = "tf_slim"
 
 
 def own_name(fullname: str) -> str | None:
-    """The name of a module without "tensorflow.contrib."; None for a module that isn't made here."""
+    """Returns the name of a module without "tensorflow.contrib."; None for a module that isn't made here."""
     name = fullname.removeprefix(CONTRIB).lstrip(".")
     return name if name in MODULES else None
 
 
 def is_package(name: str) -> bool:
-    """Whether a module has modules in it. `name` is its own name."""
+    """Returns True if a module has modules in it. `name` is its own name."""
     return bool(_modules_in(name))
 
 
@@ -327,7 +327,7 @@ def _has_slim() -> bool:
 
 
 def library_module(fullname: str) -> str | None:
-    """The module of another library that a module of `tensorflow.contrib` is now; None if there is none."""
+    """Returns the module of another library that a module of `tensorflow.contrib` is now; None if there is none."""
     name = fullname.removeprefix(f"{CONTRIB}.")
     for ours in sorted(LIBRARY_MODULES, key=len, reverse=True):
         if f"{name}.".startswith(f"{ours}.") and name not in MODULES:
@@ -340,12 +340,12 @@ def library_module(fullname: str) -> str | None:
 
 
 def missing_module(fullname: str) -> ModuleNotFoundError:
-    """The error for a module of `tensorflow.contrib` that isn't there."""
+    """Returns the error for a module of `tensorflow.contrib` that isn't there."""
     return absent_module_error(fullname, _why_absent(fullname.removeprefix(f"{CONTRIB}.")))
 
 
 def _why_absent(name: str) -> str:
-    """A sentence about a name without "tf.contrib."."""
+    """Returns a sentence about a name without "tf.contrib."."""
     why = alternative_to(name, ALTERNATIVES)
     if why is None and any(f"{name}.".startswith(f"{module}.") for module in (*LIBRARY_MODULES, *LIBRARIES)):
         why = f"it is in the package {_SLIM}: pip install {_SLIM}."
@@ -355,7 +355,7 @@ def _why_absent(name: str) -> str:
 
 
 def make_module(fullname: str) -> LazyModule:
-    """A new module of `tensorflow.contrib`, by its full name."""
+    """Returns a new module of `tensorflow.contrib`, by its full name."""
     name = own_name(fullname)
     assert name is not None
     names = (

@@ -29,7 +29,7 @@ def register_dense_tensor_like_type(tensor_type: Any) -> None:
       tensor_type: the class, with the properties `name` and `dtype`.
 
     Raises:
-      TypeError: the class lacks one of them.
+      TypeError: If the class lacks one of them.
     """
     for name in ("name", "dtype"):
         if not isinstance(getattr(tensor_type, name, None), property):
@@ -37,7 +37,7 @@ def register_dense_tensor_like_type(tensor_type: Any) -> None:
 
 
 def should_run_distribute_coordinator(config: Any) -> bool:
-    """Whether a config asks for the distribute coordinator, which spans several processes. There is none.
+    """Returns True if a config asks for the distribute coordinator, which spans several processes. There is none.
 
     Args:
       config: a `RunConfig`.

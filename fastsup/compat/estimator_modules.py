@@ -202,7 +202,7 @@ _CANNED = {API_V1: V1, API_V2: V2, f"{API_V1}.experimental": EXPERIMENTAL}
 
 
 def archived_module(name: str) -> str | None:
-    """The module of the archive that a canonical name means, by its name there; None if it means none."""
+    """Returns the module of the archive that a canonical name means, by its name there; None if it means none."""
     if not name.startswith(f"{PYTHON}.") or (name in MODULES and name not in OF_ARCHIVE):
         return None
     short = name.removeprefix(f"{PYTHON}.")
@@ -212,7 +212,7 @@ def archived_module(name: str) -> str | None:
 
 
 def canonical_name(name: str) -> str | None:
-    """The module that a full name means, by its own name; None if it isn't one of these."""
+    """Returns the module that a full name means, by its own name; None if it isn't one of these."""
     changed = True
     while changed:
         changed = False
@@ -224,7 +224,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def is_package(name: str) -> bool:
-    """Whether a module has modules in it. `name` is its own name."""
+    """Returns True if a module has modules in it. `name` is its own name."""
     archived = archived_module(name)
     if archived is not None:
         found = model_file(archived)
@@ -233,7 +233,7 @@ def is_package(name: str) -> bool:
 
 
 def make_module(name: str) -> LazyModule:
-    """A new module, by its own name."""
+    """Returns a new module, by its own name."""
     shown = name.replace(API_V1, "tf.estimator").replace(API_V2, "tf.estimator")
     models = _CANNED.get(name, {})
     # A module of fastsup that the archive has as well, such as `canned.optimizers`, has the other names from there.

@@ -94,7 +94,7 @@ KERAS_TRAINER = "keras.src.trainers.trainer"
 
 
 def is_interface(name: str) -> bool:
-    """Whether a module is TensorFlow's public interface, or a copy of it."""
+    """Returns True if a module is TensorFlow's public interface, or a copy of it."""
     return _INTERFACE.fullmatch(name) is not None
 
 
@@ -116,7 +116,7 @@ class ImportHook(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The specification of a module; None for a module that other finders find."""
+        """Returns the specification of a module; None for a module that other finders find."""
         library = fullname.partition(".")[0]
 
         def elsewhere() -> ModuleSpec | None:
@@ -141,13 +141,13 @@ class ImportHook(MetaPathFinder):
         return self._over_tensorflow(fullname) if fullname in _OVER_TENSORFLOW else None
 
     def _reported(self, spec: ModuleSpec | None) -> ModuleSpec | None:
-        """A specification whose module is reported once it is executed."""
+        """Returns a specification whose module is reported once it is executed."""
         if spec is not None and spec.loader is not None:
             spec.loader = AfterExecution(spec.loader, self._imported)
         return spec
 
     def _contrib(self, fullname: str) -> ModuleSpec | None:
-        """A module of tensorflow.contrib. Refuses a missing one, and names the replacement."""
+        """Returns a module of tensorflow.contrib. Refuses a missing one, and names the replacement."""
         from fastsup.compat import contrib_modules as modules
 
         name = modules.own_name(fullname)
@@ -202,7 +202,7 @@ class ImportHook(MetaPathFinder):
         return spec_from_loader(fullname, Made(make, self._placed), is_package=is_package)
 
     def _elsewhere(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        """The specification of the first of the other finders that knows the module."""
+        """Returns the specification of the first of the other finders that knows the module."""
         for finder in sys.meta_path:
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if finder is self or find_spec is None else find_spec(fullname, path, target)

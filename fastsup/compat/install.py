@@ -34,19 +34,19 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
     `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds its own options.
 
     Args:
-      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behavior of
-        TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
-        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
-      functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted
-        as those of `fastsup.function`: once their calls have taken as long as lifting them takes. What can't be lifted
-        runs as before. Functions that exist already stay as they are.
-      keras: True to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Models of
-        Keras 2, of other backends, and models that are compiled already stay as they are.
-
+      tf1: Whether to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and TensorFlow 1
+      behavior,
+        as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. If tf_keras is installed
+        and TF_USE_LEGACY_KERAS isn't set, `tensorflow` then has Keras 2.
+      functions: Whether `tf.function`, in all modules and under all its names, returns functions that are lifted as
+        `fastsup.function`'s are, once their calls have taken as long as lifting takes. Functions that can't be lifted
+        run as before. Existing functions don't change.
+      keras: Whether to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Keras 2
+        models, models with other backends and models that are already compiled don't change.
     Raises:
-      ModuleNotFoundError: TensorFlow isn't installed. The message names the fastsup extra that installs it.
-      ImportError: TensorFlow is too old or too new. The message lists the supported versions.
-      RuntimeError: `tf1` is True, and TensorFlow was imported before.
+      ModuleNotFoundError: If TensorFlow isn't installed. The message names the fastsup extra that installs it.
+      ImportError: If TensorFlow is too old or too new. The message lists the supported versions.
+      RuntimeError: If `tf1` is True, and TensorFlow was imported before.
     """
     check_flag(tf1=tf1)
     check_flag(functions=functions)

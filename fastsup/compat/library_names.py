@@ -76,17 +76,17 @@ _ELSEWHERE = {
 
 
 def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Whether each element of an array is in another one, as a flat array."""
+    """Returns True if each element of an array is in another one, as a flat array."""
     return numpy.isin(numpy.ravel(ar1), ar2, assume_unique=assume_unique, invert=invert)
 
 
 def _asfarray(a: Any, dtype: Any = numpy.float64) -> Any:
-    """An array of floats or complex numbers."""
+    """Returns an array of floats or complex numbers."""
     return numpy.asarray(a, dtype if numpy.issubdtype(dtype, numpy.inexact) else numpy.float64)
 
 
 def _obj2sctype(rep: Any, default: Any = None) -> Any:
-    """The scalar type of an array, a type or the name of a type; `default` for anything else."""
+    """Returns the scalar type of an array, a type or the name of a type; `default` for anything else."""
     if isinstance(rep, type) and issubclass(rep, numpy.generic):
         return rep
     try:
@@ -115,7 +115,7 @@ def _sctype2char(sctype: Any) -> str:
 
 
 def _sctypes() -> dict[str, list[Any]]:
-    """The scalar types by kind, from small to large."""
+    """Returns the scalar types by kind, from small to large."""
     names = {
         "int": ("int8", "int16", "int32", "int64"),
         "uint": ("uint8", "uint16", "uint32", "uint64"),
@@ -127,7 +127,7 @@ def _sctypes() -> dict[str, list[Any]]:
 
 
 def _maximum_sctype(t: Any) -> Any:
-    """The largest scalar type of the kind of a type."""
+    """Returns the largest scalar type of the kind of a type."""
     found = _obj2sctype(t)
     for types in list(_sctypes().values())[:4]:
         if found in types:
@@ -136,7 +136,7 @@ def _maximum_sctype(t: Any) -> Any:
 
 
 def _find_common_type(array_types: Iterable[Any], scalar_types: Iterable[Any]) -> Any:
-    """The type of arrays and scalars together: that of the arrays, unless a scalar is of a larger kind."""
+    """Returns the type of arrays and scalars together: that of the arrays, unless a scalar is of a larger kind."""
     arrays, scalars = ([numpy.dtype(each) for each in types] for types in (array_types, scalar_types))
     if not arrays or not scalars:
         together = arrays or scalars
@@ -199,7 +199,7 @@ def _functions() -> dict[str, Any]:
 
 
 def numpy_names() -> list[tuple[Any, str, Any]]:
-    """The names that the installed NumPy lacks: for each the module, the name, and what it stood for."""
+    """Returns the names that the installed NumPy lacks: for each the module, the name, and what it stood for."""
     names = {name: getattr(builtins, name) for name in _OF_PYTHON}
     names.update((name, getattr(numpy, now)) for name, now in _RENAMED.items())
     names.update(_functions())
@@ -242,7 +242,7 @@ class ArgSpec(NamedTuple):
 
 
 def getargspec(func: Any) -> ArgSpec:
-    """The names and default values of a function's parameters.
+    """Returns the names and default values of a function's parameters.
 
     Args:
       func: the function.
@@ -251,8 +251,8 @@ def getargspec(func: Any) -> ArgSpec:
       Its `ArgSpec`.
 
     Raises:
-      TypeError: it isn't a Python function.
-      ValueError: it has keyword-only parameters or annotations. `inspect.getfullargspec` takes these.
+      TypeError: If it isn't a Python function.
+      ValueError: If it has keyword-only parameters or annotations. `inspect.getfullargspec` takes these.
     """
     spec = inspect.getfullargspec(func)
     if spec.kwonlyargs or spec.annotations:
@@ -263,7 +263,7 @@ def getargspec(func: Any) -> ArgSpec:
 
 
 def python_names() -> list[tuple[Any, str, Any]]:
-    """The names that this Python lacks: for each the module or class, the name, and what it stood for."""
+    """Returns the names that this Python lacks: for each the module or class, the name, and what it stood for."""
     names: list[tuple[Any, str, Any]] = [
         (inspect, "ArgSpec", ArgSpec),
         (inspect, "getargspec", getargspec),

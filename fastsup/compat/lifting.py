@@ -54,7 +54,7 @@ def _lifted(made: Any) -> Any:
 
 
 def _place_of(made: Any) -> tuple[str, str]:
-    """The name of a function, and the file and line of its code."""
+    """Returns the name of a function, and the file and line of its code."""
     code = made._key_for_call_stats
     if isinstance(code, types.CodeType):
         return getattr(code, "co_qualname", code.co_name), f"{code.co_filename}:{code.co_firstlineno}"

@@ -25,7 +25,7 @@ _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 def names_of(place: str, names: str) -> dict[str, str]:
-    """The paths of the objects in one module, by their names.
+    """Returns the paths of the objects in one module, by their names.
 
     Args:
       place: path of the module. "tf" stands for `tf.compat.v1`.

@@ -85,7 +85,7 @@ MOVED = {
 
 
 def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
-    """The place of a module of Keras that TensorFlow no longer has."""
+    """Returns the place of a module of Keras that TensorFlow no longer has."""
     if not fullname.startswith(f"{KERAS}."):
         return None
     # What is in a package that was found elsewhere would be found there, and be executed a second time.
@@ -334,12 +334,12 @@ PLACES = _index()
 
 
 def has_moved_names(name: str) -> bool:
-    """Whether a module had names that are elsewhere now."""
+    """Returns True if a module had names that are elsewhere now."""
     return name in PLACES or f"{name}.".startswith(f"{KERAS}.")
 
 
 def _attribute(module: str, name: str) -> Any:
-    """An attribute of a module; None if there is no such module or attribute in this version of TensorFlow."""
+    """Returns an attribute of a module; None if there is no such module or attribute in this version of TensorFlow."""
     try:
         return getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError:

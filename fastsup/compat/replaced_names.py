@@ -138,7 +138,7 @@ class Replaced(NamedTuple):
 
 
 def _modules(library: str | None = None) -> Iterator[ModuleType]:
-    """The modules of the process, each once, without those of fastsup."""
+    """Yields the modules of the process, each once, without those of fastsup."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         root = name.partition(".")[0]
@@ -163,7 +163,7 @@ class ModulePatcher:
         return len(self.replaced)
 
     def names_outside(self, packages: Collection[str]) -> list[str]:
-        """The names in modules of other packages than some, with their modules, in alphabetical order."""
+        """Returns the names in modules of other packages than some, with their modules, in alphabetical order."""
         owners = [entry for entry in self.replaced if isinstance(entry.owner, ModuleType)]
         names = (f"{entry.owner.__name__}.{entry.name}" for entry in owners)
         return sorted(name for name in names if name.partition(".")[0] not in packages)

@@ -49,8 +49,8 @@ def check_positive_integer(value: Any, name: str) -> None:
     """Raises an error for a value that isn't a positive integer.
 
     Raises:
-      TypeError: it isn't an integer.
-      ValueError: it isn't positive.
+      TypeError: If it isn't an integer.
+      ValueError: If it isn't positive.
     """
     if not isinstance(value, Integral):
         raise TypeError(f"{name} must be int, got {type(value)}")
@@ -65,7 +65,7 @@ def parse_iterations_per_loop(iterations_per_loop: Any) -> IterationsPerLoopCoun
       iterations_per_loop: a number of steps, or a text with a number and its unit, s, m or h: "60m".
 
     Raises:
-      ValueError: it is neither.
+      ValueError: If it is neither.
     """
     match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(iterations_per_loop))
     if match is None:
@@ -126,8 +126,8 @@ class TPUConfig(_TPUConfig):
       experimental_feed_hook: class of the hook that feeds TPUs.
 
     Raises:
-      ValueError: an argument can't have its value.
-      TypeError: an argument is of the wrong type.
+      ValueError: If an argument can't have its value.
+      TypeError: If an argument has the wrong type.
     """
 
     __slots__ = ()
@@ -199,7 +199,7 @@ class RunConfig(estimator.RunConfig):
       **kwargs: arguments of `tf.estimator.RunConfig`.
 
     Raises:
-      ValueError: `master` and `cluster` are both given, or `cluster` and a session_config with another cluster.
+      ValueError: If `master` and `cluster` are both given, or `cluster` and a session_config with another cluster.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class RunConfig(estimator.RunConfig):
         return self._cluster
 
     def replace(self, **kwargs: Any) -> Any:
-        """A copy with other values for some properties.
+        """Returns a copy with other values for some properties.
 
         Args:
           **kwargs: the new values, by name: `tpu_config`, and what `tf.estimator.RunConfig.replace` takes.
@@ -341,7 +341,7 @@ class TPUEstimator(EstimatorV1):
       export_saved_model_api_version: 1 or 2; only for TPUs.
 
     Raises:
-      NotImplementedError: `use_tpu` is true, or there is an `embedding_config_spec`.
+      NotImplementedError: If `use_tpu` is true, or there is an `embedding_config_spec`.
       ValueError: as for `tf.estimator.Estimator`; or `config` is of another class, or `params` has a reserved name.
     """
 
@@ -402,7 +402,7 @@ class TPUEstimator(EstimatorV1):
 
     @staticmethod
     def _intervals_of(config: RunConfig) -> dict[str, Any] | None:
-        """The interval of the log lines, as an argument of the hook. None: there are none."""
+        """Returns the interval of the log lines, as an argument of the hook. None: there are none."""
         loop = parse_iterations_per_loop(config.tpu_config.iterations_per_loop)
         if loop.unit == "seconds":
             return {"every_n_steps": None, "every_n_secs": loop.value}
@@ -428,7 +428,7 @@ class TPUEstimator(EstimatorV1):
         """Any input is taken."""
 
     def _on_cpu(self, model_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The model_fn of an Estimator that calls one that was written for TPUs."""
+        """Returns the model_fn of an Estimator that calls one that was written for TPUs."""
         taken = function_utils.fn_args(model_fn)
 
         def model_fn_on_cpu(features: Any, labels: Any, mode: str, config: Any, params: Any) -> Any:

@@ -39,15 +39,15 @@ def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool 
       values: assignments `name=value`, `name=[value,value]` or `name[index]=value`, separated by commas. A boolean is
         `true`, `false` or an integer. A string has no comma and no bracket.
       type_map: dictionary from the names to the types of the values, or of the members of the lists.
-      ignore_unknown: True to skip names that `type_map` lacks.
+      ignore_unknown: Whether to skip names that `type_map` lacks.
 
     Returns:
       Dictionary from the names to values, lists, or, for assignments with an index, dictionaries of the values by their
       indices: "x=5,L=[1,2],a[1]=3" is {"x": 5, "L": [1, 2], "a": {1: 3}}.
 
     Raises:
-      ValueError: the text isn't of this form, a name is unknown or assigned twice, a value isn't of its type, or a list
-        is assigned to an index.
+      ValueError: If the text isn't of this form, a name is unknown or assigned twice, a value isn't of its type, or a
+        list is assigned to an index.
     """
     results: dict[str, Any] = {}
     position = 0
@@ -92,7 +92,7 @@ def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool 
 
 
 def _cast(name: str, kind: Any, value: Any) -> Any:
-    """A value in the type of a hyperparameter. An integer becomes a float; no other number or string is converted."""
+    """Converts a value to a hyperparameter's type. Converts an integer to a float, but no other number or string."""
     if type(value) is kind or issubclass(kind, type(None)):
         return value
     mismatch = (
@@ -118,7 +118,7 @@ class HParams:
       **kwargs: the hyperparameters.
 
     Raises:
-      ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None. Methods that change values
+      ValueError: If a name is that of a method, a list is empty, or `hparam_def` isn't None. Methods that change values
         raise it for a value of another type, and a KeyError for an unknown name.
     """
 
@@ -141,7 +141,7 @@ class HParams:
           value: its value, which is its type too.
 
         Raises:
-          ValueError: the object has an attribute of that name, or the value is an empty list.
+          ValueError: If the object has an attribute of that name, or the value is an empty list.
         """
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
@@ -189,22 +189,22 @@ class HParams:
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """The values as the text of a JSON object. The arguments are those of `json.dumps`."""
+        """Returns the values as the text of a JSON object. The arguments are those of `json.dumps`."""
         return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """A dictionary of the values by their names."""
+        """Returns a dictionary of the values by their names."""
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a hyperparameter.
+        """Returns the value of a hyperparameter.
 
         Args:
           key: its name.
           default: result where there is no such hyperparameter.
 
         Raises:
-          ValueError: the hyperparameter has another type than `default`.
+          ValueError: If the hyperparameter has another type than `default`.
         """
         if key not in self._hparam_types:
             return default
@@ -226,7 +226,7 @@ class HParams:
         self._model_structure = model_structure
 
     def get_model_structure(self) -> Any:
-        """The object that `set_model_structure` or the constructor was given."""
+        """Returns the object that `set_model_structure` or the constructor was given."""
         return self._model_structure
 
     def __contains__(self, key: object) -> bool:

@@ -25,7 +25,7 @@ def index_table_from_tensor(
     dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Makes a table from keys to their positions.
+    """Creates a table from keys to their positions.
 
     Args:
       mapping: one-dimensional tensor of the keys.
@@ -39,7 +39,7 @@ def index_table_from_tensor(
       The lookup table. It is one of the table initializers of the graph.
 
     Raises:
-      ValueError: the mapping is None, or `num_oov_buckets` is negative.
+      ValueError: If the mapping is None, or `num_oov_buckets` is negative.
     """
     return lookup_ops.index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, dtype, name)
 
@@ -63,7 +63,7 @@ def string_to_index_table_from_file(
     hasher_spec: Any = lookup_ops.FastHashSpec,
     name: str | None = None,
 ) -> Any:
-    """Makes a table from the lines of a file to their numbers: the first name of `index_table_from_file`.
+    """Creates a table from the lines of a file to their numbers: the first name of `index_table_from_file`.
 
     The other arguments are those of `index_table_from_tensor`.
 
@@ -92,7 +92,7 @@ def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: st
 
 
 def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
-    """Makes a table from positions to strings.
+    """Creates a table from positions to strings.
 
     Args:
       mapping: one-dimensional tensor of the strings.
@@ -103,7 +103,7 @@ def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", 
       The lookup table. It is one of the table initializers of the graph.
 
     Raises:
-      ValueError: the mapping is None.
+      ValueError: If the mapping is None.
     """
     return lookup_ops.index_to_string_table_from_tensor(mapping, default_value, name)
 

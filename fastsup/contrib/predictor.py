@@ -73,7 +73,7 @@ class Predictor:
           Dictionary of arrays by the names of the predictions.
 
         Raises:
-          ValueError: there is no such input.
+          ValueError: If there is no such input.
         """
         unexpected = sorted(set(input_dict) - set(self._feed_tensors))
         if unexpected:
@@ -124,7 +124,7 @@ class SavedModelPredictor(Predictor):
       config: ConfigProto of the session.
 
     Raises:
-      ValueError: more than one description of the signature was given, only one of `input_names` and `output_names`,
+      ValueError: If more than one description of the signature was given, only one of `input_names` and `output_names`,
         or the SavedModel lacks the signature.
     """
 
@@ -176,8 +176,8 @@ class CoreEstimatorPredictor(Predictor):
       config: ConfigProto of the session.
 
     Raises:
-      KeyError: the model has no such export output.
-      TypeError: `estimator` isn't a `tf.estimator.Estimator`. For one of `tf.contrib.learn` there is
+      KeyError: If the model has no such export output.
+      TypeError: If `estimator` isn't a `tf.estimator.Estimator`. For one of `tf.contrib.learn` there is
         `from_contrib_estimator`.
     """
 
@@ -210,9 +210,10 @@ class ContribEstimatorPredictor(Predictor):
       config: ConfigProto of the session.
 
     Raises:
-      KeyError: the model has no such export output.
-      TypeError: `estimator` isn't a `tf.contrib.learn.Estimator`. For one of `tf.estimator` there is `from_estimator`.
-      ValueError: `input_alternative_key` isn't None.
+      KeyError: If the model has no such export output.
+      TypeError: If `estimator` isn't a `tf.contrib.learn.Estimator`. For one of `tf.estimator` there is
+        `from_estimator`.
+      ValueError: If `input_alternative_key` isn't None.
     """
 
     def __init__(

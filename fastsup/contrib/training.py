@@ -53,7 +53,7 @@ _GLOBAL_STEP_OF_GRAPH = 0
 
 
 def _with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
-    """A gradient whose values are changed. That of an embedding is a tensor of values and their indices."""
+    """Returns a gradient whose values are changed. That of an embedding is a tensor of values and their indices."""
     if isinstance(gradient, indexed_slices.IndexedSlices):
         return indexed_slices.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
     return change(gradient)
@@ -101,7 +101,7 @@ def clip_gradient_norms(gradients_to_variables: Iterable[tuple[Any, Any]], max_n
 
 
 def clip_gradient_norms_fn(max_norm: float) -> Callable[[Iterable[tuple[Any, Any]]], _Pairs]:
-    """A function of pairs that clips their gradients, for `create_train_op`.
+    """Returns a function of pairs that clips their gradients, for `create_train_op`.
 
     Args:
       max_norm: the largest norm.
@@ -120,7 +120,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
       The pairs with multiplied gradients.
 
     Raises:
-      ValueError: an argument has the wrong type, no factor is given, or the gradient to multiply is None.
+      ValueError: If an argument has the wrong type, no factor is given, or the gradient to multiply is None.
     """
     if not isinstance(grads_and_vars, list):
         raise ValueError("`grads_and_vars` must be a list.")
@@ -144,7 +144,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
 
 
 def _after_updates(loss: Any, update_ops: Iterable[Any] | None) -> Any:
-    """The loss, computed after the updates that the layers of the model have requested."""
+    """Returns the loss, computed after the updates that the layers of the model have requested."""
     of_graph = set(ops.get_collection(ops.GraphKeys.UPDATE_OPS))
     updates = of_graph if update_ops is None else set(update_ops)
     if not of_graph <= updates:
@@ -169,7 +169,7 @@ def create_train_op(
     colocate_gradients_with_ops: bool = False,
     check_numerics: bool = True,
 ) -> Any:
-    """Makes a tensor whose run is one step of training and whose value is the loss.
+    """Creates a tensor whose run is one step of training and whose value is the loss.
 
     The other arguments are those of `Optimizer.compute_gradients`.
 
@@ -182,14 +182,14 @@ def create_train_op(
         of the collection UPDATE_OPS.
       variables_to_train: variables to train. None: all that are trainable.
       transform_grads_fn: function of a list of pairs of gradient and variable that returns such a list, or None.
-      summarize_gradients: True to add summaries of the gradients.
+      summarize_gradients: Whether to add summaries of the gradients.
       check_numerics: True for an error in a step whose loss is infinite or NaN.
 
     Returns:
       The tensor, which is in the collection TRAIN_OP too.
 
     Raises:
-      AssertionError: no variable is to be trained, or one of `variables_to_train` isn't trainable.
+      AssertionError: If no variable is to be trained, or one of `variables_to_train` isn't trainable.
     """
     if global_step is _GLOBAL_STEP_OF_GRAPH:
         global_step = training_util.get_or_create_global_step()
@@ -244,7 +244,7 @@ def train(
       train_op: tensor whose run is one step and whose value is the loss, as `create_train_op` makes it.
       logdir: directory of checkpoints and events. May be None without both.
       master: the execution engine to connect to.
-      is_chief: True if this process initializes and saves the model.
+      is_chief: Whether this process initializes and saves the model.
       scaffold: `Scaffold`, or None for the default one.
       hooks: more hooks.
       chief_only_hooks: more hooks of the chief.
@@ -258,7 +258,7 @@ def train(
       The loss of the last step; None without a step.
 
     Raises:
-      ValueError: the chief has no `logdir`, and checkpoints or summaries to write.
+      ValueError: If the chief has no `logdir`, and checkpoints or summaries to write.
     """
     if logdir is None and is_chief:
         if save_summaries_steps:
@@ -287,7 +287,7 @@ def train(
 
 
 def get_or_create_eval_step() -> Any:
-    """The counter of evaluated batches: a local variable of the default graph, which is created if there is none.
+    """Returns the counter of evaluated batches, a local variable. Creates it in the default graph if there is none.
 
     Returns:
       The variable, a scalar int64.
@@ -324,7 +324,7 @@ def evaluate_once(
       The values of `final_ops`; None for None.
 
     Raises:
-      TypeError: a member of `hooks` isn't a hook.
+      TypeError: If a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
@@ -364,7 +364,7 @@ def evaluate_repeatedly(
       The values of `final_ops` in the last evaluation; None if there was none.
 
     Raises:
-      TypeError: a member of `hooks` isn't a hook.
+      TypeError: If a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
@@ -389,7 +389,7 @@ class SummaryAtEndHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
       feed_dict: dictionary to feed when the summary is run.
 
     Raises:
-      ValueError: there is neither `log_dir` nor `summary_writer`.
+      ValueError: If there is neither `log_dir` nor `summary_writer`.
     """
 
     def __init__(
@@ -439,7 +439,7 @@ class RandomStrategy:
         self._seed = seed
 
     def __call__(self, op: Any) -> int:
-        """The index of the parameter server for an operation."""
+        """Returns the index of the parameter server for an operation."""
         # Python's own hash differs from process to process.
         digest = hashlib.md5(f"{op.name}_{self._seed:d}".encode(), usedforsecurity=False).hexdigest()
         return int(digest, 16) % self._num_tasks
@@ -458,14 +458,14 @@ class GreedyLoadBalancingStrategy:
         self._ps_loads = np.zeros(num_tasks)
 
     def __call__(self, op: Any) -> Any:
-        """The index of the parameter server for an operation."""
+        """Returns the index of the parameter server for an operation."""
         task = np.argmin(self._ps_loads)
         self._ps_loads[task] += self._load_fn(op)
         return task
 
 
 def byte_size_load_fn(op: Any) -> int:
-    """The size of an operation's output.
+    """Returns the size of an operation's output.
 
     Args:
       op: an operation with one output, such as a variable.
@@ -474,7 +474,7 @@ def byte_size_load_fn(op: Any) -> int:
       The size in bytes.
 
     Raises:
-      ValueError: the operation has another number of outputs, or the shape of the output isn't known.
+      ValueError: If the operation has another number of outputs, or the shape of the output isn't known.
     """
     if len(op.outputs) != 1:
         raise ValueError(f"Op {op} must have a single output")

@@ -41,7 +41,7 @@ __all__ = [
 
 
 def is_number(value: Any) -> bool:
-    """True for a value that converts to a float as a number does. A string doesn't."""
+    """Returns True for a value that converts to a float as a number does. A string doesn't."""
     return hasattr(value, "__float__")
 
 
@@ -52,7 +52,7 @@ def check_flag(**flags: Any) -> None:
       **flags: values of the arguments, by their names.
 
     Raises:
-      TypeError: a value is something else. The message names argument and value.
+      TypeError: If a value is something else. The message names argument and value.
     """
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -68,7 +68,7 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
       choices: the values that it may have.
 
     Raises:
-      ValueError: the value isn't one of them. The message names them all.
+      ValueError: If the value isn't one of them. The message names them all.
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
@@ -81,7 +81,7 @@ def check_fuse(fuse: Any) -> None:
       fuse: the argument of that name.
 
     Raises:
-      ValueError: it isn't "auto", "always" or "never".
+      ValueError: If it isn't "auto", "always" or "never".
     """
     check_choice("fuse", fuse, ("auto", "always", "never"))
 
@@ -95,7 +95,7 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
       what: kind of number that the argument must be, for the message.
 
     Raises:
-      TypeError: the value isn't a number. The message names argument, value and type.
+      TypeError: If the value isn't a number. The message names argument, value and type.
     """
     try:
         bool(value > 0)
@@ -113,8 +113,8 @@ def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, o
       out_of_range: message for a value that the predicate refuses.
 
     Raises:
-      TypeError: the predicate can't be applied to the value.
-      ValueError: the predicate refuses the value.
+      TypeError: If the predicate can't be applied to the value.
+      ValueError: If the predicate refuses the value.
     """
     try:
         accepted = is_in_range(value)
@@ -130,11 +130,11 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
     Args:
       name: name of the argument, for the message.
       value: the interval, in seconds or steps.
-      optional: True if the argument may also be None, for the message.
+      optional: Whether the argument may also be None, for the message.
 
     Raises:
-      ValueError: the interval isn't positive.
-      TypeError: the interval isn't a number.
+      ValueError: If the interval isn't positive.
+      TypeError: If the interval isn't a number.
     """
     check_number(name, value)
     if isinstance(value, bool):
@@ -145,7 +145,7 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
 
 
 def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, section: str) -> str | None:
-    """A warning about an interval that TensorFlow accepts and that is likely a mistake.
+    """Returns a warning about an interval that TensorFlow accepts and that is likely a mistake.
 
     Args:
       name: name of the argument.
@@ -177,7 +177,7 @@ def check_takes(name: str, function: Any, arguments: str) -> None:
         aren't checked: their signatures may belong to the wrapped object.
 
     Raises:
-      TypeError: the function can't be called, or not with these arguments.
+      TypeError: If the function can't be called, or not with these arguments.
     """
     if not callable(function):
         raise TypeError(f"{name} must be a function of {arguments}, got {function!r}.")
@@ -212,7 +212,7 @@ def check_plain_function(name: str, function: Any) -> None:
       function: value of the argument.
 
     Raises:
-      TypeError: it can't be called, or is a coroutine or generator function.
+      TypeError: If it can't be called, or is a coroutine or generator function.
     """
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {function!r}.")
@@ -233,7 +233,7 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
       remedy: what to do about a step that needs arguments.
 
     Raises:
-      TypeError: it can't be called, or needs arguments.
+      TypeError: If it can't be called, or needs arguments.
     """
     check_plain_function("step", step)
     error = _binding_error(step, ())
@@ -242,7 +242,7 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
 
 def why_step_needs_arguments(step: Any) -> str | None:
-    """The remedy for a step whose first call raised TypeError, if its signature has required arguments.
+    """Returns the remedy for a step whose first call raised TypeError, if its signature has required arguments.
 
     Args:
       step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
@@ -260,7 +260,7 @@ def why_step_needs_arguments(step: Any) -> str | None:
 
 
 def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
-    """The remedy for a hook whose own `__init__` has left out the one of its base class.
+    """Returns the remedy for a hook whose own `__init__` has left out the one of its base class.
 
     Args:
       hook: the hook, whose `begin` has raised the error.
@@ -283,7 +283,7 @@ _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
 def pattern_in(path: Any) -> str:
-    """The part of a path that TensorFlow takes for a pattern; an empty string for none.
+    """Returns the part of a path that TensorFlow takes for a pattern; an empty string for none.
 
     Args:
       path: the path; a string, bytes or a `pathlib.Path`.
@@ -303,7 +303,7 @@ def check_no_pattern(name: str, directory: Any) -> None:
       directory: the path; a string, bytes or a `pathlib.Path`.
 
     Raises:
-      ValueError: the path is a pattern.
+      ValueError: If the path is a pattern.
     """
     found = pattern_in(directory)
     if found:
@@ -316,7 +316,7 @@ def check_no_pattern(name: str, directory: Any) -> None:
 
 
 def hint_for_class(hook: Any) -> str:
-    """The hint for a class that was passed instead of a hook.
+    """Returns the hint for a class that was passed instead of a hook.
 
     Args:
       hook: the argument.
@@ -333,7 +333,7 @@ def hint_for_class(hook: Any) -> str:
 
 
 def why_no_loop_hook(hook: Any) -> str:
-    """The hint for an object that was passed to a `StepLoop` instead of a hook.
+    """Returns the hint for an object that was passed to a `StepLoop` instead of a hook.
 
     Args:
       hook: the object.
@@ -423,7 +423,7 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
       given: names of the keyword arguments that its constructor was called with.
 
     Raises:
-      TypeError: the constructor takes no argument of a name, and has one of a similar name.
+      TypeError: If the constructor takes no argument of a name, and has one of a similar name.
     """
     taken = _keywords_of(kind)
     for name in given:
@@ -435,7 +435,7 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The hint for a misspelled name.
+    """Returns the hint for a misspelled name.
 
     Args:
       name: the name.
@@ -480,7 +480,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 
 def _keywords_of(kind: type) -> list[str] | None:
-    """The keyword arguments that a constructor takes; None if it may take any."""
+    """Returns the keyword arguments that a constructor takes; None if it may take any."""
     if isinstance(kind.__new__, types.FunctionType):
         return None  # It may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
@@ -533,7 +533,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
 
 
 def _has_own(hook: Any, name: str) -> bool:
-    """True if an instance attribute replaces a method of the object's class.
+    """Returns True if an instance attribute replaces a method of the object's class.
 
     Python is slower with an object whose `__dict__` was looked at.
     """

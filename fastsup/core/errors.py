@@ -37,7 +37,7 @@ def add_note(error: BaseException, text: str) -> None:
 
 
 def safe_repr(value: Any) -> str:
-    """The `repr` of a user's object, for a message that must not raise an error itself.
+    """Returns the `repr` of a user's object, for a message that must not raise an error itself.
 
     Args:
       value: the object.

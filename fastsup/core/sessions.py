@@ -81,7 +81,7 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
 
 
 def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) -> SessionOrigin:
-    """The origin of a call that runs all steps of a loop, or one step.
+    """Returns the origin of a call that runs all steps of a loop, or one step.
 
     Args:
       kind: name of the call.
@@ -96,7 +96,7 @@ def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) 
 
 
 def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
-    """The lines of a program that lead to a call: (path, line), from the call outwards."""
+    """Returns the lines of a program that lead to a call: (path, line), from the call outwards."""
     lines: list[tuple[str, int]] = []
     while frame is not None and len(lines) < _LINES and _package(frame) != "fastsup":
         lines.append((frame.f_code.co_filename, frame.f_lineno))
@@ -113,7 +113,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _name(frame: FrameType) -> str:
-    """The name of a call: the class for a constructor, class and method for another method, else the function."""
+    """Returns the name of a call: the class for a constructor, class and method for a method, or the function."""
     function, owner = frame.f_code.co_name, frame.f_locals.get("self")
     if owner is None:
         return function

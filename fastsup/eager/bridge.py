@@ -140,7 +140,7 @@ def unavailable_reason() -> str:
 
 
 def forked_reason() -> str:
-    """The reason why lifted functions can't be called at all: an empty string except in children of `os.fork()`."""
+    """Returns the reason why lifted functions can't be called, which is "" except in children of `os.fork()`."""
     return fork_reason(_process, "lifted")
 
 
@@ -184,7 +184,7 @@ def _folder() -> Path:
 
 
 def _libraries() -> list[str]:
-    """The libraries of TensorFlow that may have the symbols."""
+    """Returns the libraries of TensorFlow that may have the symbols."""
     folder = _folder()
     names = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2", "python/_pywrap_tensorflow_internal.so",
              "python/lib_pywrap_tensorflow_common.so")  # fmt: skip
@@ -192,7 +192,7 @@ def _libraries() -> list[str]:
 
 
 def _kept_verdict() -> str | None:
-    """The verdict of an earlier process; None if there is none, or an old one."""
+    """Returns the verdict of an earlier process; None if there is none, or an old one."""
     place = _outcome_file()
     if place is not None:
         try:
@@ -238,7 +238,7 @@ def _test_and_keep(started: Any = None) -> str:
 
 
 def _build() -> str:
-    """A name for this build of TensorFlow, of fastsup and of Python, as this process has imported them."""
+    """Returns a name for this build of TensorFlow, of fastsup and of Python, as this process has imported them."""
     files = [*_libraries(), *map(str, sorted(Path(__file__).parent.glob("*.py"))), eager_session.__file__]
     build = [versions.__version__, versions.__git_version__, sys.version, platform.platform()]
     for name in files:
@@ -249,7 +249,7 @@ def _build() -> str:
 
 
 def _outcome_file() -> Path | None:
-    """The file with the outcome for this build. None if the user has no folder for it."""
+    """Returns the file with the outcome for this build. None if the user has no folder for it."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):  # The specification has relative ones ignored.
         cache = os.path.join(os.path.expanduser("~"), ".cache")

@@ -39,7 +39,7 @@ class OfEagerContext:
         self._made_for = context.context()
 
     def _usable(self) -> bool:
-        """Whether the runtime that the object belongs to is there: not in a child process, nor after its context."""
+        """Returns True if the object's runtime still exists: not in a child process, nor after its context ended."""
         return (
             self._process() == self._made_in
             and self._context_names.get("_context") is self._made_for
@@ -105,7 +105,7 @@ class VariableHandle(NamedTuple):
     shape: bytes
 
     def in_graph(self, name: str, is_placed: bool = True) -> Any:
-        """The handle of the variable in the default graph.
+        """Returns the handle of the variable in the default graph.
 
         Args:
           name: name of the operation.
@@ -148,12 +148,12 @@ _MOVED = frozenset(
 
 
 def is_moved(dtype: Any) -> bool:
-    """Whether TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
+    """Returns True if TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
     return dtype in _MOVED
 
 
 def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
-    """The variables among the inputs of a function that aren't on the first CPU device, by their positions.
+    """Returns the variables among the inputs of a function that aren't on the first CPU device, by their positions.
 
     Args:
       inputs: the flat inputs.
@@ -240,14 +240,14 @@ class Placement:
           remedy: a sentence with the replacement for the executor.
 
         Raises:
-          tf.errors.UnimplementedError: the function is on several devices.
+          tf.errors.UnimplementedError: If the function is on several devices.
         """
         if not self.only_device:
             places = ", ".join(f"{what} on {device}" for device, what in self._examples().items())
             raise several_devices_error(places, remedy)
 
     def _examples(self) -> dict[str, str]:
-        """The devices, each with something that is there."""
+        """Returns the devices, each with something that is there."""
         found: dict[str, str] = {}
         for name, device in self.operations.items():
             found.setdefault(device, f"operation {name!r}")
@@ -259,7 +259,7 @@ class Placement:
 
 
 def is_compiled_by_xla(definition: Any) -> bool:
-    """Whether XLA compiles a function as a whole.
+    """Returns True if XLA compiles a function as a whole.
 
     Args:
       definition: its FunctionDef.
@@ -291,7 +291,7 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
 
     Raises:
       HasRun: TensorFlow has run the function all the same.
-      tf.errors.OpError: TensorFlow can't prepare the function.
+      tf.errors.OpError: If TensorFlow can't prepare the function.
     """
     definition = concrete.function_def
     called_on = _called_on(context.context().device_name)
@@ -307,7 +307,7 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
 
 
 def _called_on(scope: str) -> str:
-    """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
+    """Returns the device on which TensorFlow calls functions in a scope. All results of a function report it."""
     device = _devices_of_calls.get(scope)
     if device is None:
         device = polymorphic_function.Function(lambda: constant_op.constant(0.0), "device_of_calls")().device
@@ -316,7 +316,7 @@ def _called_on(scope: str) -> str:
 
 
 def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
-    """The graphs that TensorFlow prepares for a call that is cancelled before it is made."""
+    """Returns the graphs that TensorFlow prepares for a call that is cancelled before it is made."""
     here = context.context()
     cancelled = cancellation.CancellationManager()
     cancelled.start_cancel()
@@ -337,7 +337,7 @@ def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _attributes_as_new(here: Any) -> tuple[Any, ...]:
-    """The attributes of a call for which TensorFlow prepares the function as if it were new, and reports its graphs."""
+    """Returns call attributes that make TensorFlow prepare the function again and report its graphs."""
     options = here.function_call_options
     config = config_pb2.ConfigProto.FromString(options.config_proto_serialized)
     config.placement_period = next(_own_periods)
@@ -346,7 +346,7 @@ def _attributes_as_new(here: Any) -> tuple[Any, ...]:
 
 
 def _memory_of(kind: Any, device: str) -> str:
-    """The device that has the memory of a result that is made on a device."""
+    """Returns the device that has the memory of a result that is made on a device."""
     return _HOST if kind in _ON_HOST else device
 
 
@@ -372,8 +372,10 @@ def _hand_over() -> None:
 
 
 def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
-    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't reported a
-    graph."""
+    """Returns the devices of a function's operations.
+
+    Raises HasRun, or UnimplementedError if TensorFlow hasn't reported a graph.
+    """
     definition = concrete.function_def
     arguments = {argument.name for argument in definition.signature.input_arg}
     results = _names_of_results(definition).keys()
@@ -389,5 +391,5 @@ def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
 
 
 def _names_of_results(definition: Any) -> dict[str, None]:
-    """The names that the results have in the graphs that TensorFlow prepares, in their order."""
+    """Returns the names that the results have in the graphs that TensorFlow prepares, in their order."""
     return dict.fromkeys(f"{output.name}_RetVal" for output in definition.signature.output_arg)

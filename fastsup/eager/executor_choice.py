@@ -35,8 +35,8 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
       The callable that runs the graph, or None if a trial decides; and that trial, or None.
 
     Raises:
-      tf.errors.UnimplementedError: the single-threaded executor was requested, and can't run the graph.
-      tf.errors.OpError: the runtime refuses the graph.
+      tf.errors.UnimplementedError: If the single-threaded executor was requested, and can't run the graph.
+      tf.errors.OpError: If the runtime refuses the graph.
     """
     if executor == SINGLE:
         if lifted.placement is not None:
@@ -61,7 +61,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
 
 
 def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
-    """Whether the single-threaded executor runs a lifted graph. Puts the graph in order for it."""
+    """Returns True if the single-threaded executor runs a lifted graph. Puts the graph in order for it."""
     only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
@@ -75,7 +75,7 @@ def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
 
 
 def _has_calls_of_much(lifted: LiftedGraph) -> bool:
-    """Whether a graph has calls in which the single-threaded executor would run too much. One call of XLA is fine."""
+    """Returns True if a graph has calls with too much work for the single-threaded executor. One XLA call is fine."""
     if lifted.is_compiled_by_xla:
         return not lifted.is_one_xla_call
     return not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))

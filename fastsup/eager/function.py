@@ -219,7 +219,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return steps[-1] if steps else None
 
     def _may_be_lifted_now(self) -> bool:
-        """Whether a call in a context in which no lifted graph could run may be lifted. Notes the reason if not."""
+        """Returns True if a call may be lifted although no lifted graph could run before. Records the reason if not."""
         if globals()["bridge"] is None:
             return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
@@ -240,7 +240,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return False
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a new pattern."""
+        """Returns a call of a new pattern."""
         reason = self._tracer.why_untraceable()
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
@@ -292,7 +292,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return result
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-        """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is reported."""
+        """Returns a call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is reported."""
         call_not_lifted(self, reason)
         self._tracer.calls.tell()
         self._tracer.calls.by_tensorflow += 1
@@ -313,7 +313,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._add_route(route, args, kwargs)
 
     def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A step's error with the operation that raised it."""
+        """Returns a step's error with the operation that raised it."""
         try:
             inputs = self._tracer.inputs(step.graph.concrete, args, kwargs)
             named = step.graph.with_operation(error, inputs)
@@ -353,7 +353,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return entry
 
     def _has_to_earn(self) -> bool:
-        """Whether TensorFlow runs the calls of a new trace until they have taken as long as lifting it."""
+        """Returns True if TensorFlow runs the calls of a new trace until they have taken as long as lifting it."""
         if self._earns is not None:
             return self._earns
         # A program that creates a new function from the same code for every few calls pays more than it saves.
@@ -437,7 +437,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
 
 def _of_original(name: str) -> property:
-    """An attribute that TensorFlow sets: on the function inside, which reads it."""
+    """Returns an attribute that TensorFlow sets: on the function inside, which reads it."""
     return property(lambda self: getattr(self.original, name), lambda self, value: setattr(self.original, name, value))
 
 
@@ -510,7 +510,7 @@ def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
 
 
 def _may_go(step: LiftedStep) -> bool:
-    """Whether a step computes the same if TensorFlow takes it over, because it has no random sequences."""
+    """Returns True if a step computes the same if TensorFlow takes it over, because it has no random sequences."""
     return not step.graph.keeps_random_sequences
 
 
@@ -540,7 +540,7 @@ def function(
     fallback: str = "warn",
     **arguments: Any,
 ) -> Any:
-    """Makes a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
+    """Creates a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
 
     It is called as a `tf.function` is: the same arguments, the same results, the same variables, the same rules of
     when it is traced again. A ConcreteFunction is lifted when it is first called: its graph goes into a session
@@ -561,9 +561,9 @@ def function(
       A `Function`, or a decorator that makes one.
 
     Raises:
-      TypeError: `func` isn't a function, `executor` isn't a string, or an argument isn't one of `tf.function`'s.
-      ValueError: `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for a
-        function that is one already.
+      TypeError: If `func` isn't a function, `executor` isn't a string, or an argument isn't one of `tf.function`'s.
+      ValueError: If `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for
+        a function that is one already.
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
@@ -631,7 +631,7 @@ def with_lines(error: Any, concrete: Any) -> Any:
 
 
 def _path(graph: Any, name: str) -> tuple[list[str], str]:
-    """The functions that an operation of a flattened graph was in, from the outermost one, and its name in the last."""
+    """Returns the functions around an operation of a flattened graph, outermost first, and its innermost name."""
     functions = []
     parts = name.split("/")
     start = 0

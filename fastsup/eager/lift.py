@@ -206,7 +206,7 @@ class LiftedGraph:
         return (list(outputs) if types else []), [operation]
 
     def _distinct(self, outputs: list[Any], outer: list[Any]) -> list[Any]:
-        """The outputs, each another tensor, and none that is fed: a session refuses both."""
+        """Returns the outputs, each another tensor, and none that is fed: a session refuses both."""
         taken = {id(tensor) for tensor in outer}
         distinct = []
         for tensor in outputs:
@@ -275,7 +275,7 @@ class LiftedGraph:
         return [*self.outputs, *self.targets]
 
     def session_config(self, single_threaded: bool) -> Any:
-        """The ConfigProto of a session for the graph.
+        """Returns the ConfigProto of a session for the graph.
 
         Args:
           single_threaded: whether the session has the single-threaded executor.
@@ -292,7 +292,7 @@ class LiftedGraph:
         return config
 
     def compile(self, executor: str) -> EagerCallable:
-        """Makes a callable of the graph. The first one for an executor compiles nothing yet.
+        """Creates a callable of the graph. The first one for an executor compiles nothing yet.
 
         Args:
           executor: "thread_pool", "inline" or "single_threaded".
@@ -301,7 +301,7 @@ class LiftedGraph:
           An EagerCallable whose inputs are the function's flat arguments, without resources and variants.
 
         Raises:
-          tf.errors.OpError: the runtime refuses the graph.
+          tf.errors.OpError: If the runtime refuses the graph.
         """
         single = executor == "single_threaded"
         self.executor = executor
@@ -338,7 +338,7 @@ class LiftedGraph:
         return session
 
     def with_operation(self, error: Any, inputs: Sequence[Any]) -> Any:
-        """The error of a failed call with the name of the operation, which the single-threaded executor leaves out.
+        """Adds the operation's name, which the single-threaded executor leaves out, to the error of a failed call.
 
         Args:
           error: a `tf.errors.OpError`.
@@ -357,7 +357,7 @@ class LiftedGraph:
         return self._error_sources.named(error, searched.fetches, feeds, compile_)
 
     def _searchable_graph(self) -> LiftedGraph:
-        """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
+        """Returns the original graph. In this one, operations that could be run again may wait for an effect."""
         if self._searchable is None:
             self._searchable = LiftedGraph(
                 self.concrete, is_fed_by_name=True, placement=self.placement, variables=self.variables
@@ -443,12 +443,12 @@ def _remove_nodes(graph_def: Any, names: set[str]) -> None:
 
 
 def _definitions(concrete: Any) -> list[Any]:
-    """The FunctionDefs of a ConcreteFunction and of the functions that it calls."""
+    """Returns the FunctionDefs of a ConcreteFunction and of the functions that it calls."""
     return [concrete.function_def, *function_defs(concrete.graph)]
 
 
 def keeps_random_sequences(concrete: Any) -> bool:
-    """Whether an operation of a function draws from a sequence that has a seed, and keeps its place in it.
+    """Returns True if an operation of a function draws from a sequence that has a seed, and keeps its place in it.
 
     Args:
       concrete: the ConcreteFunction.

@@ -19,7 +19,7 @@ _IS_WAIT = re.compile(r"Func/.*/input_control_node/_\d+$")
 
 
 def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -> ops.Graph:
-    """The graph without calls of functions, as far as TensorFlow's optimizer takes functions apart.
+    """Returns the graph without calls of functions, as far as TensorFlow's optimizer takes functions apart.
 
     Args:
       graph: a graph, all of which is on the first CPU device.
@@ -31,8 +31,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
       Another graph.
 
     Raises:
-      tf.errors.OpError: the optimizer refuses the graph.
-      ValueError: the optimized graph is none.
+      tf.errors.OpError: If the optimizer refuses the graph.
+      ValueError: If the optimized graph is none.
     """
     graph_def = graph.as_graph_def()
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)

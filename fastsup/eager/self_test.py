@@ -31,7 +31,7 @@ def run() -> None:
     """Runs lifted functions that use every part of the bridge.
 
     Raises:
-      AssertionError: a result isn't what TensorFlow's would be.
+      AssertionError: If a result isn't what TensorFlow's would be.
     """
     here = context.context()
     with tf.device("CPU:0"), context.execution_mode(context.ASYNC):
@@ -106,7 +106,7 @@ def run() -> None:
 
 
 def _is_about_the_machine(error: BaseException | None) -> bool:
-    """True if an error, or one that has led to it, is about memory, threads, files or imports."""
+    """Returns True if an error, or one that has led to it, is about memory, threads, files or imports."""
     while error is not None:
         if isinstance(error, MemoryError | OSError | ImportError | tf.errors.ResourceExhaustedError):
             return True

@@ -107,14 +107,14 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Raises:
-          TypeError: they aren't arguments of the function.
-          ValueError: a value among them can't be made into a tensor.
+          TypeError: If they aren't arguments of the function.
+          ValueError: If a value among them can't be made into a tensor.
         """
         flat = self._flat(concrete, args, kwargs)
         return [_as_tensor(value, inside) for value, inside in zip(flat, concrete.graph.inputs, strict=False)]
 
     def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The values of a call in the order of the function's inputs, as TensorFlow finds them.
+        """Returns the values of a call in the order of the function's inputs, as TensorFlow finds them.
 
         A ConcreteFunction has two signatures: the Python function's, and one with a tensor for each input. One created
         from a graph has only the second. One from `wrap_function` takes the arguments of its trace.
@@ -137,7 +137,7 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Raises:
-          TypeError: they aren't arguments of the function in the structure in which it was traced.
+          TypeError: If they aren't arguments of the function in the structure in which it was traced.
         """
         is_wrapped = _is_wrapped(concrete)
         if not is_wrapped:
@@ -182,11 +182,11 @@ class ConcreteTracer:
         return CallTypes([positional[place] for place in range(len(args))], keywords, defaults, feeds)
 
     def _signature(self, traced: Any) -> tuple[Any, dict[str, Any]]:
-        """The FunctionType that calls are bound by, and the default values of its parameters."""
+        """Returns the FunctionType that calls are bound by, and the default values of its parameters."""
         return traced, {}
 
     def _rivals(self, concrete: Any) -> list[Any] | None:
-        """The FunctionTypes of the other traces that may take calls of a trace."""
+        """Returns the FunctionTypes of the other traces that may take calls of a trace."""
         return []
 
 
@@ -332,7 +332,7 @@ def _is_fed(leaf: Any) -> bool:
 
 
 def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
-    """The TraceType of each parameter, and the place of its first feed."""
+    """Returns the TraceType of each parameter, and the place of its first feed."""
     kinds = {}
     feed = 0
 
@@ -347,7 +347,7 @@ def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
 
 
 def _without_shapes(kind: Any) -> Any:
-    """A TraceType without the shapes of its tensors, to be compared."""
+    """Returns a TraceType without the shapes of its tensors, to be compared."""
     if isinstance(kind, tensor.TensorSpec):
         return kind.dtype
     if isinstance(kind, type_spec.TypeSpec):
@@ -363,7 +363,7 @@ def _without_shapes(kind: Any) -> Any:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """The TraceTypes of which one is made."""
+    """Returns the TraceTypes of which one is made."""
     if isinstance(kind, default_types.List):
         kind = kind.components_tuple
     elif isinstance(kind, default_types.NamedTuple):
@@ -387,12 +387,12 @@ def _of_structure(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _is_wrapped(concrete: Any) -> bool:
-    """True for a function from `wrap_function`, which accepts only its inputs."""
+    """Returns True for a function from `wrap_function`, which accepts only its inputs."""
     return concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction)
 
 
 def _types_of_inputs(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
-    """A ConcreteFunction's arguments in a call that passes a tensor for each input."""
+    """Returns a ConcreteFunction's arguments in a call that passes a tensor for each input."""
     inputs = concrete.graph.inputs[: len(concrete.graph.inputs) - len(concrete.graph.captures)]
     names = [function_types.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords or ()]
     signature = getattr(concrete, "_signature", None) or [None] * len(inputs)

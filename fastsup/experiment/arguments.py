@@ -33,7 +33,7 @@ _NO_ITERABLE = "`{name}` must be an iterable, or `None`. Got {value!r}."
 
 
 def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
-    """True for an `Estimator`, False for an estimator of the older kind. Refuses any other object."""
+    """Returns True for an `Estimator`, False for an estimator of the older kind. Refuses any other object."""
     if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
             raise ValueError(
@@ -100,7 +100,7 @@ def check_steps(positive: bool, **arguments: Any) -> None:
 
 
 def _is_hook_or_monitor(value: Any) -> bool:
-    """True for the hooks of an estimator of the older kind, which also takes objects with `begin` and `end`."""
+    """Returns True for the hooks of an estimator of the older kind, which also takes objects with `begin` and `end`."""
     return is_hook(value) or all(callable(getattr(value, method, None)) for method in ("begin", "end"))
 
 

@@ -37,7 +37,7 @@ def log_and_sleep(message: str, seconds: float) -> None:
 
 
 def has_reached(train_steps: int | None, eval_result: Any) -> bool:
-    """True if the metrics are of the global step at which training ends, or of a later one."""
+    """Returns True if the metrics are of the global step at which training ends, or of a later one."""
     global_step = eval_result.get(ops.GraphKeys.GLOBAL_STEP) if eval_result else None
     return bool(global_step and train_steps and global_step >= train_steps)
 
@@ -145,7 +145,7 @@ class Evaluation:
           Dictionary from names of metrics to values.
 
         Raises:
-          ValueError: delay_secs isn't a number of seconds.
+          ValueError: If delay_secs isn't a number of seconds.
         """
         check_seconds(delay_secs=delay_secs)
         log_and_sleep(
@@ -167,15 +167,15 @@ class Evaluation:
           delay_secs: seconds to wait first. None: eval_delay_secs.
           throttle_delay_secs: minimum seconds from the start of one evaluation to the start of the next. None:
             continuous_eval_throttle_secs.
-          evaluate_checkpoint_only_once: True to evaluate a checkpoint only once.
+          evaluate_checkpoint_only_once: Whether to evaluate a checkpoint only once.
           continuous_eval_predicate_fn: function of `eval_results`, or of that and an argument named `checkpoint_path`,
             that returns False to stop. Called before each attempt: first with None, then with the last metrics, or with
             {} if there was nothing to evaluate.
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the predicate isn't callable, or a delay isn't a number of seconds.
+          tf.errors.DeadlineExceededError: If no task that trains is alive.
         """
         self._continuous_eval(
             self._eval_input_fn,
@@ -199,8 +199,8 @@ class Evaluation:
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the predicate isn't callable, or a delay isn't a number of seconds.
+          tf.errors.DeadlineExceededError: If no task that trains is alive.
         """
         self._continuous_eval(
             self._train_input_fn,

@@ -66,7 +66,7 @@ class ExportStrategy(_ExportStrategy):
           The result of `export_fn`: the path of the exported directory.
 
         Raises:
-          ValueError: `export_fn` has an argument eval_result and no argument checkpoint_path.
+          ValueError: If `export_fn` has an argument eval_result and no argument checkpoint_path.
         """
         arguments = function_utils.fn_args(self.export_fn)
         named: dict[str, Any] = {}
@@ -125,17 +125,17 @@ class Experiment(Training, Evaluation):
         `continuous_eval`.
       min_eval_frequency: minimum global steps between two evaluations, for `train_and_evaluate`. 0: evaluates only
         after training. None: 1, or 1000 for a model_dir on GCS.
-      delay_workers_by_global_step: True to delay workers until a global step; False to delay them for a time.
+      delay_workers_by_global_step: Whether to delay workers until a global step instead of for a time.
       export_strategies: an `ExportStrategy`, an iterable of them, or None.
       train_steps_per_iteration: steps to train between two evaluations, for `continuous_train_and_eval`. None: a tenth
         of train_steps, or 1000.
-      checkpoint_and_export: True if `train_and_evaluate` evaluates and exports each checkpoint when it is saved.
+      checkpoint_and_export: Whether `train_and_evaluate` evaluates and exports each checkpoint when it is saved.
         min_eval_frequency then has no effect.
       saving_listeners: iterable of `CheckpointSaverListener`s, for an `Estimator`.
       check_interval_secs: minimum seconds between two checks for a new checkpoint, for `train_and_evaluate`.
 
     Raises:
-      ValueError: an argument is of the wrong type, or doesn't go with another.
+      ValueError: If an argument has the wrong type, or doesn't go with another.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         monitors = self._train_monitors
@@ -285,7 +285,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         frequency, self._min_eval_frequency = self._min_eval_frequency, self._local_eval_frequency
         try:
@@ -305,7 +305,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the predicate isn't callable, or the experiment has no eval_input_fn.
+          ValueError: If the predicate isn't callable, or the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         predicate = as_predicate(continuous_eval_predicate_fn)
@@ -334,7 +334,7 @@ class Experiment(Training, Evaluation):
           Dictionary from names of metrics to values.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         self._call_train(steps=1, hooks=self._train_monitors)

@@ -24,7 +24,7 @@ _SCHEDULES = {
 
 
 def _default_schedule(config: Any) -> str:
-    """The name of the method for the role of this task. A single task trains and evaluates."""
+    """Returns the name of the method for the role of this task. A single task trains and evaluates."""
     cluster = config.cluster_spec if config else None
     num_tasks = sum(cluster.num_tasks(job) for job in cluster.jobs) if cluster else 0
     role = config.task_type if config else None
@@ -42,7 +42,7 @@ def _default_schedule(config: Any) -> str:
 
 
 def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[str, Any]:
-    """The arguments of experiment_fn: an output directory, or a configuration and hyperparameters."""
+    """Returns the arguments of experiment_fn: an output directory, or a configuration and hyperparameters."""
     if run_config is None:
         if not output_dir:
             raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
@@ -60,7 +60,7 @@ def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[s
 
 
 def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
-    """The method of an Experiment with a name. Refuses a name that starts with an underscore."""
+    """Returns the method of an Experiment with a name. Refuses a name that starts with an underscore."""
     if not isinstance(schedule, str):
         raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
     public_names = [name for name in dir(experiment) if not name.startswith("_")]
@@ -134,12 +134,12 @@ def run(
       The result of the method.
 
     Raises:
-      ValueError: output_dir and run_config are both given, or both missing or empty; hparams is given without
+      ValueError: If output_dir and run_config are both given, or both missing or empty; hparams is given without
         run_config; the Experiment has no method of that name; the role has no default method; or the job has a second
         evaluator, or workers and no parameter server.
-      TypeError: experiment_fn can't be called or returns something else, schedule isn't a string, or it names a member
-        that can't be called.
-      RuntimeError: run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has another one.
+      TypeError: If experiment_fn can't be called or returns something else, schedule isn't a string, or it names a
+        member that can't be called.
+      RuntimeError: If run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has another one.
     """
     if output_dir is None and run_config is None:
         raise ValueError("Must set value for `output_dir` or `run_config`")
@@ -160,8 +160,8 @@ def tune(experiment_fn: Callable[..., Any], tuner: Any) -> None:
         runs it: it calls function(run_config, hparams), which returns the `Experiment`.
 
     Raises:
-      ValueError: the tuner passes no run_config with a model_dir, or no hparams.
-      TypeError: experiment_fn can't be called or returns something else.
+      ValueError: If the tuner passes no run_config with a model_dir, or no hparams.
+      TypeError: If experiment_fn can't be called or returns something else.
     """
     if not callable(experiment_fn):
         raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')

@@ -15,12 +15,12 @@ _METHODS = ("begin", "end", "step_begin", "step_end", "post_step", "set_estimato
 
 
 def is_monitor(value: Any) -> bool:
-    """True for an object with the methods of a monitor."""
+    """Returns True for an object with the methods of a monitor."""
     return all(callable(getattr(value, method, None)) for method in _METHODS)
 
 
 def output_key(request: Any) -> Any:
-    """The key of a value that a monitor has requested: what the monitor named, or the name of a tensor without hash."""
+    """Returns the key for a value that a monitor requested: its name or tensor, or the name of an unhashable tensor."""
     try:
         hash(request)
     except TypeError:
@@ -30,7 +30,7 @@ def output_key(request: Any) -> Any:
 
 
 def _requested_element(request: Any) -> Any:
-    """The tensor or operation of the default graph that a monitor requests."""
+    """Returns the tensor or operation of the default graph that a monitor requests."""
     graph = ops.get_default_graph()
     if not isinstance(request, str):
         if getattr(request, "graph", None) is not graph:
@@ -48,7 +48,7 @@ def _requested_element(request: Any) -> Any:
 
 
 def _value_of(element: Any, graph: Any) -> Any:
-    """The value of a variable, whose handle has the variable's name; for any other tensor the tensor."""
+    """Returns the value of a variable, whose handle has the variable's name; for any other tensor the tensor."""
     if element.dtype != dtypes.resource:
         return element
     variables = (*graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES), *graph.get_collection("local_variables"))
@@ -84,7 +84,7 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
           The values that they request.
 
         Raises:
-          ValueError: a monitor doesn't return a list, or requests a value that the graph doesn't have.
+          ValueError: If a monitor doesn't return a list, or requests a value that the graph doesn't have.
         """
         if self._last_step is None:
             self._last_step = run_context.session.run(self._global_step_tensor) + 1

@@ -165,7 +165,7 @@ class Training:
           additional_hooks: iterable of hooks and monitors.
 
         Raises:
-          ValueError: the value isn't iterable, or a member isn't a hook.
+          ValueError: If the value isn't iterable, or a member isn't a hook.
         """
         self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator, True))
 
@@ -181,8 +181,8 @@ class Training:
           The result of the Estimator's `train`: the Estimator.
 
         Raises:
-          ValueError: delay_secs isn't a number of seconds, or the configuration lacks a setting of the server.
-          tf.errors.DeadlineExceededError: with delay_workers_by_global_step, the global step hasn't changed for the
+          ValueError: If delay_secs isn't a number of seconds, or the configuration lacks a setting of the server.
+          tf.errors.DeadlineExceededError: With delay_workers_by_global_step, if the global step hasn't changed for the
             configuration's `session_creation_timeout_secs`.
         """
         check_seconds(delay_secs=delay_secs)
@@ -233,8 +233,8 @@ class Training:
         """Starts the server of this task, and serves until the job has ended.
 
         Raises:
-          ValueError: the configuration lacks a setting of the server.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the configuration lacks a setting of the server.
+          tf.errors.DeadlineExceededError: If no task that trains is alive.
         """
         watcher = JobCompletionWatcher(self._estimator.model_dir)
         serve_until_job_ends(self._start_server(), self._estimator.config, watcher)

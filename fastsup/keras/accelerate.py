@@ -55,7 +55,7 @@ class _MakeLifted:
         self._acceleration, self._kind, self._model = acceleration, kind, model
 
     def __call__(self, force: bool = False) -> Any:
-        """Makes the function, and lifts it.
+        """Creates the function, and lifts it.
 
         Args:
           force: whether to make it again if there is one.
@@ -122,7 +122,7 @@ class Acceleration:
         return function if isinstance(function, ModelFunction) else None
 
     def report(self, model: Any) -> Any:
-        """The `fastsup.keras.Report` of the model, for a profiler."""
+        """Returns the `fastsup.keras.Report` of the model, for a profiler."""
         from fastsup.keras.report import report
 
         return report(model)
@@ -173,7 +173,7 @@ class Acceleration:
             logging.warning("%s Its steps run one at a time.", text)
 
     def why_not_fused(self, model: Any) -> str:
-        """The reason why no function of the model runs many steps in one call. An empty string if one may.
+        """Returns the reason why no function of the model runs many steps in one call. An empty string if one may.
 
         Args:
           model: the model.
@@ -190,7 +190,7 @@ class Acceleration:
 
 
 def _plain(method: Any) -> Any:
-    """A Keras method, without a profiler's replacement."""
+    """Returns a Keras method, without a profiler's replacement."""
     return getattr(method, RECORDS_METHOD, method)
 
 
@@ -229,8 +229,8 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
       The model.
 
     Raises:
-      TypeError: `model` is no `keras.Model`, or `executor` isn't a string.
-      ValueError: Keras has another backend, or an argument isn't one of the names above.
+      TypeError: If `model` is no `keras.Model`, or `executor` isn't a string.
+      ValueError: If Keras has another backend, or an argument isn't one of the names above.
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
@@ -269,7 +269,7 @@ def accelerate_model(
 
 
 def acceleration_of(model: Any) -> Acceleration | None:
-    """The acceleration of a model; None if it wasn't accelerated.
+    """Returns the acceleration of a model; None if it wasn't accelerated.
 
     Args:
       model: the model.

@@ -72,7 +72,7 @@ class CallInTurn(KerasCallback):
 
 
 def flat_callbacks(callbacks: Any) -> list[Any]:
-    """The callbacks of `fit` as a list.
+    """Returns the callbacks of `fit` as a list.
 
     Args:
       callbacks: its argument: None, a callback, a structure of them, or a `CallbackList`.
@@ -83,7 +83,7 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
 
 
 def batch_methods(callback: Any, kind: str) -> list[str]:
-    """The names of a callback's methods that are called for each batch and do something.
+    """Returns the names of a callback's methods that are called for each batch and do something.
 
     Args:
       callback: the callback.
@@ -96,7 +96,7 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
 
 
 def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
-    """The name of a callback that may inspect or change the model after each batch; "" if there is none.
+    """Returns the name of a callback that may inspect or change the model after each batch; "" if there is none.
 
     Args:
       callbacks: the callbacks.
@@ -143,7 +143,7 @@ def _batch_freq(callback: Any) -> int:
 
 
 def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
-    """Whether a callback may read the logs of each batch, even if it inspects the model only after every Nth batch.
+    """Returns True if a callback may read the logs of each batch, even if it reads the model only every Nth batch.
 
     Args:
       callbacks: the callbacks.

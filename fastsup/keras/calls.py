@@ -80,7 +80,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 
 
 def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of `predict` for one array that is one batch, if nothing inspects the call; None for any other call.
+    """Predicts one array that fits into one batch. Returns None if something inspects the call, or for other calls.
 
     Programs that act and learn call it for each action: adapters, iterators and callback lists take most of the time.
     """
@@ -115,7 +115,7 @@ def is_replaced(method: Any) -> bool:
 
 
 def original_of(method: Any) -> Any:
-    """The method that was replaced; the method itself if it is none."""
+    """Returns the method that was replaced; the method itself if it is none."""
     return getattr(method, "_fastsup_original", method)
 
 
@@ -189,7 +189,7 @@ def _split(given: dict[str, Any]) -> None:
 
 
 def _validation(given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
-    """The x, y and weights to validate with; None if there are none, or Keras refuses them."""
+    """Returns the x, y and weights to validate with; None if there are none, or Keras refuses them."""
     data = given.get("validation_data")
     if data is None or _inputs.is_adapter(data):
         return None

@@ -52,7 +52,7 @@ class OrderedBatches(ArrayBatches):
 
 
 def _order_of_keras(rows: int) -> NDArray[np.int64]:
-    """The order of an epoch, from a new Keras adapter. This takes as long as a thousand small steps."""
+    """Returns the order of an epoch, from a new Keras adapter. This takes as long as a thousand small steps."""
     # With all rows in one batch, it gives the whole order as one element.
     adapter = array_data_adapter.ArrayDataAdapter(np.arange(rows), batch_size=rows, shuffle=True)
     order: NDArray[np.int64] = tf.nest.flatten(next(iter(adapter.get_tf_dataset())))[0].numpy()
@@ -66,12 +66,12 @@ def _kept_order(rows: int, seed: int | None) -> NDArray[np.int64]:
 
 @functools.cache
 def _is_random_without_seed() -> bool:
-    """Whether Keras draws another order for each epoch if TensorFlow has no seed, as up to 3.15."""
+    """Returns True if Keras draws another order for each epoch if TensorFlow has no seed, as up to 3.15."""
     return not np.array_equal(_order_of_keras(64), _order_of_keras(64))
 
 
 def _drawing(rows: int) -> Callable[[], NDArray[np.int64]]:
-    """A function that draws the order of the next epoch of a call as Keras does: with a seed, always the same one."""
+    """Returns a function that draws the row order of each epoch as Keras does. With a seed, it is always the same."""
     seed = context.global_seed()
     # Without a seed, TensorFlow refuses to draw if operations must be deterministic.
     if seed is None and not config.is_op_determinism_enabled() and _is_random_without_seed():
@@ -118,7 +118,7 @@ class LoopInput(_Adapter):
         return EpochIterator(**given).data_adapter
 
     def get_tf_dataset(self) -> Any:
-        """A `tf.data.Dataset`; or this object, from which Keras makes an iterator for each epoch."""
+        """Returns a `tf.data.Dataset`; or this object, from which Keras makes an iterator for each epoch."""
         function = self._acceleration.make_function(self._call.kind)
         if function is None:
             return self.adapter.get_tf_dataset()
@@ -192,7 +192,7 @@ class _ArrayEpochs:
 
     @classmethod
     def of(cls, adapter: Any) -> _ArrayEpochs | None:
-        """The epochs of an adapter; None if it has something else than arrays of numbers, such as sparse tensors."""
+        """Returns the epochs of an adapter, or None unless it has only arrays of numbers."""
         if type(adapter) is not array_data_adapter.ArrayDataAdapter or adapter._shuffle == "batch":
             return None
         given = lists_to_tuples(adapter._inputs)
@@ -216,7 +216,7 @@ class _ArrayEpochs:
 
 
 def _own_array(converted: Any, given: Any) -> NDArray[Any]:
-    """The array without memory that the program can change: Keras also copies arrays when a call starts."""
+    """Returns the array without memory that the program can change: Keras also copies arrays when a call starts."""
     if isinstance(given, tf.Tensor) or (isinstance(given, np.ndarray) and given.dtype != converted.dtype):
         return np.asarray(converted)
     return np.array(converted)

@@ -30,7 +30,7 @@ class DroppedInterrupt:
         """Active during a `with` block, in the main thread, if the program doesn't handle SIGINT.
 
         Raises:
-          KeyboardInterrupt: at the end of the block, if one was dropped.
+          KeyboardInterrupt: At the end of the block, if one was dropped.
         """
         default = signal.default_int_handler
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
@@ -48,7 +48,7 @@ class DroppedInterrupt:
         """Raises the dropped exception.
 
         Raises:
-          KeyboardInterrupt: one was dropped.
+          KeyboardInterrupt: If one was dropped.
         """
         if self._dropped:
             self._dropped = False

@@ -39,7 +39,7 @@ class Call:
       steps: steps of an epoch, or None for as many as there are batches.
 
     Raises:
-      ValueError: a callback has a wrong `batch_freq`.
+      ValueError: If a callback has a wrong `batch_freq`.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class Epoch:
         return self
 
     def __next__(self) -> Any:
-        """The next batch, or its placeholder."""
+        """Returns the next batch, or its placeholder."""
         if self._placeholders is None:
             return next(self._opened_blocks())
         self._placeholders -= 1

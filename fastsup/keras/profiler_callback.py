@@ -33,8 +33,8 @@ class ProfilerCallback(KerasCallback):
       profiler: the profiler, whose methods show and write the recording.
 
     Raises:
-      TypeError: `profiler` is neither a HookProfiler nor None.
-      ValueError: `verbose` is neither 0 nor 1.
+      TypeError: If `profiler` is neither a HookProfiler nor None.
+      ValueError: If `verbose` is neither 0 nor 1.
     """
 
     @suggest_keywords

@@ -66,7 +66,7 @@ def report(model: Any) -> Report:
       A `Report`: a tuple of a `FunctionReport` for each function, whose text can be printed.
 
     Raises:
-      ValueError: the model wasn't accelerated.
+      ValueError: If the model wasn't accelerated.
     """
     acceleration = acceleration_of(model)
     if acceleration is None:
@@ -75,7 +75,7 @@ def report(model: Any) -> Report:
 
 
 def functions_of(model: Any) -> list[Function]:
-    """The functions that an accelerated model calls for its steps.
+    """Returns the functions that an accelerated model calls for its steps.
 
     Args:
       model: the model.

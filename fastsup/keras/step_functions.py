@@ -30,7 +30,7 @@ class LiftedStepFunction:
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
       options: arguments of `lifted_function`.
-      jit_compile: True if XLA compiles Keras's function of one batch, which is all that `on_data` calls.
+      jit_compile: Whether XLA compiles Keras's function of one batch, which is all that `on_data` calls.
       takes_batch: whether Keras's function takes the batch of a single step itself, and calls `on_data` with it, as
         since Keras 3.16: it is then traced with the shapes of batches.
     """
@@ -69,7 +69,7 @@ class LiftedStepFunction:
         self.traces: dict[Any, Function] = {}
 
     def trace_of(self, spec: Any) -> Function:
-        """The function of one batch as Keras runs it for an iterator. A single batch might select another trace.
+        """Returns the function of one batch that Keras runs for an iterator. A single batch might select another trace.
 
         Args:
           spec: the element spec of the iterator. It affects results: if the size of a batch is unknown, Keras weights
@@ -116,7 +116,7 @@ class LiftedPredictFunction:
       original: Keras's `tf.function` of a list of one batch.
       name: what messages call it.
       options: arguments of `lifted_function`.
-      jit_compile: True if Keras has XLA compile the step.
+      jit_compile: Whether Keras has XLA compile the step.
     """
 
     def __init__(self, original: Any, name: str, options: dict[str, Any], jit_compile: bool | None) -> None:
@@ -130,7 +130,7 @@ class LiftedPredictFunction:
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
 
     def trace_of(self, spec: Any) -> Function:
-        """The function of one batch: Keras runs it with the shapes of the batch."""
+        """Returns the function of one batch: Keras runs it with the shapes of the batch."""
         return self.on_data
 
     def __call__(self, data: Any) -> Any:
@@ -149,7 +149,7 @@ def lift_step_function(
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
       options: arguments of `lifted_function`.
-      jit_compile: True if Keras has XLA compile it.
+      jit_compile: Whether Keras has XLA compile it.
 
     Returns:
       A callable that does the same: a `Function`, a `LiftedStepFunction` or a `LiftedPredictFunction`.
@@ -193,7 +193,7 @@ def _nothing_of(spec: Any) -> Any:
 
 
 def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Any:
-    """The function as a `tf.function`, made as Keras makes its own."""
+    """Returns the function as a `tf.function`, made as Keras makes its own."""
     unconverted = tf.autograph.experimental.do_not_convert(function)
     traced = tf_function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
     # TensorFlow's warning of many traces names Keras's function, which this one calls while it is traced.
@@ -202,7 +202,7 @@ def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> An
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """The variables that a Python function captures from the enclosing function, by name."""
+    """Returns the variables that a Python function captures from the enclosing function, by name."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     if code is None or cells is None:
         return {}

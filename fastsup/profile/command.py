@@ -273,7 +273,7 @@ def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
 
 
 def _problem_with(path: str) -> str:
-    """The reason why a file can't be written, or ""."""
+    """Returns the reason why a file can't be written, or ""."""
     try:
         check_writable(path)
     except OSError as error:

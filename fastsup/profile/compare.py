@@ -51,8 +51,8 @@ def load(path: str) -> dict[str, Any]:
       The profile, as a dictionary.
 
     Raises:
-      OSError: the file can't be read.
-      ValueError: the file isn't a profile, or was written by a later version of fastsup.
+      OSError: If the file can't be read.
+      ValueError: If the file isn't a profile, or was written by a later version of fastsup.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -70,7 +70,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _has(value: Any, wanted: Any) -> bool:
-    """True if a value of a JSON file has a type: a class, a tuple of types, a list of one, or a dictionary of types."""
+    """Returns True if a JSON value has a type: a class, a tuple of types, a list of one, or a dictionary of types."""
     if isinstance(wanted, tuple):
         return any(_has(value, kind) for kind in wanted)
     if isinstance(wanted, list):
@@ -159,7 +159,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
 
 
 def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
-    """The nanoseconds of each hook and callback that opens sessions, including these sessions."""
+    """Returns the nanoseconds of each hook and callback that opens sessions, including these sessions."""
     found: dict[str, int] = defaultdict(int)
     for each in profile.get("sessions", ()):
         within: list[str] = each.get("within") or []
@@ -173,7 +173,7 @@ def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
 
 
 def _renamed(before: dict[_Key, float], now: dict[_Key, float]) -> dict[_Key, float]:
-    """The earlier rows, with the sessions' names in the later profile where only the name of the script has changed.
+    """Renames the sessions in the earlier rows as in the later profile if only the script's name has changed.
 
     The call that opens such a session, with its role, is found once among the sessions of either profile alone.
     """
@@ -188,7 +188,7 @@ def _renamed(before: dict[_Key, float], now: dict[_Key, float]) -> dict[_Key, fl
 
 
 def _call(session: str) -> str:
-    """The name of a session without its place: "MonitoredSession (train)" of "MonitoredSession (train), train.py"."""
+    """Strips the place from a session's name: "MonitoredSession (train), train.py" to "MonitoredSession (train)"."""
     return session.partition(", ")[0]
 
 
@@ -215,7 +215,7 @@ def _compared(name: str, old: float, new: float) -> Line:
 
 
 def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[Line]:
-    """The phases of the whole program."""
+    """Returns the phases of the whole program."""
     both = [{phase["phase"]: phase["total_ns"] for phase in profile.get("timeline", ())} for profile in (before, now)]
     if not all(both):
         missing = "the earlier one" if both[1] else "one of them"

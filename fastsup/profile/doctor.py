@@ -87,7 +87,7 @@ def layers_of_keras_2() -> str:
 
 
 def _per_step(run: Any, steps: int) -> float:
-    """The best of several measurements, in nanoseconds a step."""
+    """Returns the best of several measurements, in nanoseconds a step."""
     times = []
     for _ in range(5):
         started = time.perf_counter_ns()

@@ -38,7 +38,7 @@ def limit_of(text: str) -> Limit:
       text: name and per cent: "ModelCheckpoint 5%".
 
     Raises:
-      ValueError: it isn't that.
+      ValueError: If it isn't that.
     """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
@@ -67,7 +67,7 @@ def broken(report: Report, limits: Iterable[Limit]) -> list[str]:
 
 
 def hook_names(report: Report) -> list[str]:
-    """The names of a report's hooks and callbacks, without the numbers of those of one class.
+    """Returns the names of a report's hooks and callbacks, without the numbers of those of one class.
 
     Args:
       report: the report.
@@ -76,7 +76,7 @@ def hook_names(report: Report) -> list[str]:
 
 
 def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
-    """The names of limits that no row of a report has.
+    """Returns the names of limits that no row of a report has.
 
     Args:
       report: the report.
@@ -86,7 +86,7 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
 
 
 def _numbered(owner: str) -> str:
-    """The name of one of several hooks, with its number. A profile shows the first without one."""
+    """Returns the name of one of several hooks, with its number. A profile shows the first without one."""
     return owner if " #" in owner else f"{owner} #1"
 
 
@@ -95,7 +95,7 @@ def _is_hook_meant(name: str, owner: str) -> bool:
 
 
 def _rows_meant(report: Report, name: str) -> list[Row]:
-    """The rows that the name of a limit means."""
+    """Returns the rows that the name of a limit means."""
     return [
         row
         for row in report.rows
@@ -104,7 +104,7 @@ def _rows_meant(report: Report, name: str) -> list[Row]:
 
 
 def _total(report: Report, name: str) -> int:
-    """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
+    """Returns the nanoseconds of all rows with a name in the loops' threads, including what the named hook opens."""
     opened = [part for part in report.sessions if part.within is not None and _is_hook_meant(name, part.within[1])]
     in_loops = [row for row in _rows_meant(report, name) if row.thread == LOOP]
     return sum(part.total_ns for part in opened) + sum(row.times.total_ns for row in in_loops)

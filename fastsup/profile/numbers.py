@@ -186,7 +186,7 @@ class SessionPart:
 
 
 def _names_in(detail: str) -> list[str]:
-    """The names of the elements in a description of fetches."""
+    """Returns the names of the elements in a description of fetches."""
     without_keys = re.sub(r"[^,\[\](){}]*: ", "", re.sub(r"… \d+ more", "", detail))
     return [name.strip() for name in re.split(r"[,\[\](){}]", without_keys) if name.strip()]
 

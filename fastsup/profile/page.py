@@ -120,7 +120,7 @@ def as_html_part(report: Report, recorder: Recorder) -> str:
 
 
 def _colours(report: Report) -> dict[str, str]:
-    """The colour of each phase: those that take the most time are told apart."""
+    """Returns the colour of each phase: those that take the most time are told apart."""
     times = Counter({phase: ns for phase, ns, _ in report.timeline})
     for row in report.rows:
         times[row.phase] += row.times.total_ns
@@ -144,7 +144,7 @@ def _legend(report: Report, colours: dict[str, str]) -> str:
 
 
 def _part(colour: str, title: str, text: str = "", **place: str) -> str:
-    """A rectangle with a title that is shown under the mouse, and a text in it. Its place as CSS says it."""
+    """Returns a rectangle with a title that is shown under the mouse, and a text in it. Its place as CSS says it."""
     style = "".join(f"{name}:{value};" for name, value in place.items())
     return f'<i style="{style}background:{colour}" title="{escape(title)}">{escape(text)}</i>'
 
@@ -230,7 +230,7 @@ def _histogram(report: Report) -> str:
 
 
 def _timeline_of_program(report: Report, colours: dict[str, str]) -> str:
-    """A bar for each phase of the whole program."""
+    """Returns a bar for each phase of the whole program."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole:
         return ""

@@ -88,9 +88,9 @@ class HookProfiler(Recorder):
       clock: a `fastsup.profile.recording.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
 
     Raises:
-      TypeError: `skip_steps` isn't an integer, or `clock` isn't a clock.
-      ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
-      ImportError: `step_markers` is True, and TensorFlow isn't installed.
+      TypeError: If `skip_steps` isn't an integer, or `clock` isn't a clock.
+      ValueError: If `skip_steps` is negative, or doesn't fit into 64 bits.
+      ImportError: If `step_markers` is True, and TensorFlow isn't installed.
     """
 
     @suggest_keywords
@@ -210,7 +210,7 @@ class HookProfiler(Recorder):
           path: the file, which is written whole or not at all. "gs://..." and the like need TensorFlow.
 
         Raises:
-          OSError: the file can't be written.
+          OSError: If the file can't be written.
           tf.errors.OpError: the same, on a file system that isn't local.
         """
         _write(path, as_json(self.report()))
@@ -241,8 +241,8 @@ class HookProfiler(Recorder):
           directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
 
         Raises:
-          ImportError: TensorFlow isn't installed.
-          tf.errors.OpError: the directory can't be made, or the file can't be written.
+          ImportError: If TensorFlow isn't installed.
+          tf.errors.OpError: If the directory can't be made, or the file can't be written.
         """
         path = os.fspath(directory)
         if path not in self._summaries:

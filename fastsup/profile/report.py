@@ -62,7 +62,7 @@ def report_of(
     functions: Iterable[FunctionNote] = (),
     call_cost: Callable[[], float] = float,
 ) -> Report:
-    """Makes the report of what a recorder has recorded so far.
+    """Creates the report of what a recorder has recorded so far.
 
     Args:
       recorder: the recorder.
@@ -164,7 +164,7 @@ def _waits_for_input(
 
 
 def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row]) -> tuple[SessionPart, ...]:
-    """The sessions that have rows, as `_outer_first` orders them."""
+    """Returns the sessions that have rows, as `_outer_first` orders them."""
     parts = []
     for session, name in zip(recorded, names, strict=True):
         of_it = [row for row in rows if row.session == name]

@@ -36,8 +36,8 @@ class ProfileSummaries:
       directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
 
     Raises:
-      ImportError: TensorFlow, which writes the file, isn't installed.
-      tf.errors.OpError: the directory can't be made.
+      ImportError: If TensorFlow, which writes the file, isn't installed.
+      tf.errors.OpError: If the directory can't be made.
     """
 
     def __init__(self, directory: str) -> None:
@@ -80,7 +80,7 @@ class ProfileSummaries:
         self._writer.Flush()
 
     def _numbers(self, report: Report) -> Iterator[tuple[str, float]]:
-        """The points of the curves: tags and numbers."""
+        """Yields the points of the curves: tags and numbers."""
         steps, wall_ns = report.steps - self._steps, report.wall_ns - self._wall_ns
         if wall_ns > 0:
             yield "steps per second", 1e9 * steps / wall_ns
@@ -112,7 +112,7 @@ def _as_code(text: str) -> str:
 
 
 def _executors(report: Report) -> str:
-    """The executors of the fetches of each session, as a table in Markdown; "" if none is known."""
+    """Returns the executors of the fetches of each session, as a table in Markdown; "" if none is known."""
     lines = [
         f"| {part.name} | {', '.join(plan.fetches)} | {plan.executor}{', on trial' if plan.on_trial else ''} |"
         for part in report.sessions

@@ -61,7 +61,7 @@ def _is_shown(row: Row) -> bool:
 
 
 def _rows(report: Report, indent: str, row: Row) -> list[Line]:
-    """The line of a row; two lines if its name doesn't fit into the first column."""
+    """Returns the line of a row; two lines if its name doesn't fit into the first column."""
     about = f"{indent}{report.shown(row)}"
     # A name may stand in the next column, as far as the number of calls leaves room.
     if len(about) < _FIRST or (not row.detail and len(about) + len(count(row.times.calls)) < _FIRST + _COLUMNS[0][1]):
@@ -70,7 +70,7 @@ def _rows(report: Report, indent: str, row: Row) -> list[Line]:
 
 
 def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
-    """The line of a name with a sum; two lines if they don't fit into one."""
+    """Returns the line of a name with a sum; two lines if they don't fit into one."""
     numbers = duration(ns).rjust(8) + percent(report.share(ns)).rjust(6)
     place = _FIRST + _COLUMNS[0][1]
     if len(name) < place:
@@ -79,7 +79,7 @@ def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
 
 
 def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
-    """The lines of a session: its hooks, and its own phases."""
+    """Returns the lines of a session: its hooks, and its own phases."""
     rows = report.rows_of(name)
     lines: list[Line] = []
     for number, (owner, total, of_hook) in enumerate(hooks_among(rows)):
@@ -98,7 +98,7 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
 
 
 def _of_no_hook(report: Report, name: str) -> str:
-    """The owner's name for rows that belong to no hook: a session's, by name, or all sessions'."""
+    """Returns the owner's name for rows that belong to no hook: a session's, by name, or all sessions'."""
     for part in report.sessions:
         if part.name == name and (part.is_pass or part.is_function):
             return "Keras" if part.is_pass else "function"

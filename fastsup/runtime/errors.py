@@ -42,7 +42,7 @@ class ErrorSources:
     def named(
         self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], compile_: Callable[[Any], Any]
     ) -> Any:
-        """The error with the name of the operation in its message, as TensorFlow's other executors have it.
+        """Returns the error with the name of the operation in its message, as TensorFlow's other executors have it.
 
         Args:
           error: a `tf.errors.OpError`.
@@ -81,7 +81,7 @@ class ErrorSources:
         return type(error)(error.node_def, error.op, error.message + suffix)
 
     def _compiled(self, compile_: Callable[[Any], Any], operations: Sequence[ops.Operation], feeds: list[Any]) -> Any:
-        """The callable that runs operations without an effect, with feeds of these tensors."""
+        """Returns the callable that runs operations without an effect, with feeds of these tensors."""
         options = config_pb2.CallableOptions(
             feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
         )
@@ -92,7 +92,7 @@ class ErrorSources:
 
 
 def with_remedy(error: Any) -> Any:
-    """The error of a graph that the executor can't run, with the remedy."""
+    """Returns the error of a graph that the executor can't run, with the remedy."""
     if not error.message.startswith(_REFUSED) or error.message.endswith(_REMEDY):
         return error
     return type(error)(error.node_def, error.op, error.message + _REMEDY)
@@ -170,7 +170,7 @@ def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], e
 
 
 def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops.Operation]:
-    """The operations that only compute and read, from what is fed and what such operations give."""
+    """Returns the operations that only compute and read, from what is fed and what such operations give."""
     fed = {id(tensor) for tensor in feeds}
     pure: dict[ops.Operation, None] = {}
     for op in operations:
@@ -183,7 +183,7 @@ def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops
 def _first_to_fail_again(
     message: str, candidates: list[ops.Operation], feeds: Mapping[Any, Any], evaluate: Evaluate
 ) -> ops.Operation | None:
-    """The first operation, in the order of creation, that raises the same message again."""
+    """Returns the first operation, in the order of creation, that raises the same message again."""
     until = perf_counter() + _MOST_SECS
     for _ in range(_MOST_ATTEMPTS):
         if not candidates or evaluate(candidates, feeds) is None:
@@ -210,7 +210,7 @@ def _handles(op: ops.Operation) -> list[Any]:
 
 
 def _resources(op: ops.Operation) -> list[str]:
-    """The names of the variables that an operation is given."""
+    """Returns the names of the variables that an operation is given."""
     return [
         tensor.op.get_attr("shared_name").decode() or tensor.op.name
         for tensor in _handles(op)

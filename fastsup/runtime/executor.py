@@ -94,7 +94,7 @@ def check_executor(executor: Any) -> str:
 
 
 def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any:
-    """The session's ConfigProto under an executor mode.
+    """Returns the session's ConfigProto under an executor mode.
 
     Args:
       executor: the mode; "auto" decides between the single-threaded executor and the others, for a finished graph.
@@ -119,7 +119,7 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
 
 
 def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, only_device: str = "") -> bool:
-    """Whether the single-threaded executor does the same for a graph's steps as the others, and takes less time.
+    """Returns True if the single-threaded executor gives the same results for a graph's steps in less time.
 
     Args:
       graph: the graph.
@@ -178,7 +178,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
 
 
 def is_jit_on(config: Any, on_cpu: bool = True) -> bool:
-    """Whether TensorFlow may have XLA compile a session's operations, where they don't ask for it themselves.
+    """Returns True if TensorFlow may have XLA compile a session's operations, where they don't ask for it themselves.
 
     That is the level of the session's config, else the one of the environment. On the CPU, TensorFlow wants a flag in
     the environment too.
@@ -197,7 +197,7 @@ def is_jit_on(config: Any, on_cpu: bool = True) -> bool:
 
 
 def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
-    """Whether a local session runs these operations on the first CPU device alone.
+    """Returns True if a local session runs these operations on the first CPU device alone.
 
     Args:
       operations: the operations.
@@ -209,7 +209,7 @@ def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
 
 
 def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
-    """The names of the devices that a local session will have, of those that `list_physical_devices` has."""
+    """Returns the names of the devices that a local session will have, of those that `list_physical_devices` has."""
     limits = dict(config.device_count)
     counts = {"CPU": int(limits.get("CPU", 1))}
     for kind in {device.device_type for device in physical} - {"CPU"}:
@@ -219,7 +219,7 @@ def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
-    """The operations that a step may run, in the order of their creation: not what initializes, saves or restores."""
+    """Returns the operations that a step may run, in creation order, without initialization, saves and restores."""
     operations: list[ops.Operation] = graph.get_operations()
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
@@ -250,7 +250,7 @@ def decide(
     writes_checkpoint: bool = False,
     has_one_executor: Callable[[], bool] = lambda: True,
 ) -> str:
-    """The executor of a step in a session that has the others than the single-threaded one, or that one alone.
+    """Returns the executor of a step in a session that has the others than the single-threaded one, or that one alone.
 
     Args:
       asked: the requested mode; "single_threaded" for a session that has that one.
@@ -291,7 +291,7 @@ class SessionExecutor:
         self._trace_warned = False
 
     def of_plan(self, plan: Plan) -> PlanExecutor:
-        """The executor that runs a compiled plan."""
+        """Returns the executor that runs a compiled plan."""
         fetches = tuple(element.name for element in plan.elements)
         feeds = tuple(slot.tensor.name for slot in plan.feeds)
         trial = plan.trial
@@ -302,7 +302,7 @@ class SessionExecutor:
         return PlanExecutor(fetches, feeds, POOL if is_pooled else self.mode, False, None)
 
     def choose(self, session: Any, plan: Plan, operations: set[ops.Operation], writes_checkpoint: bool) -> str:
-        """The executor of a plan. Warns once if it can't be the requested one.
+        """Returns the executor of a plan. Warns once if it can't be the requested one.
 
         Args:
           session: the session.
@@ -351,7 +351,7 @@ class SessionExecutor:
           feeds: the tensors that it is fed.
 
         Raises:
-          tf.errors.UnimplementedError: it is such a step. The message contains the remedy.
+          tf.errors.UnimplementedError: If it is such a step. The message contains the remedy.
         """
         if self.mode != SINGLE or session._target or session._closed:
             return

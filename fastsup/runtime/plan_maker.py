@@ -23,7 +23,7 @@ __all__ = ["PlanMaker"]
 
 
 def _may_be_large(tensor: Any) -> bool:
-    """Whether a tensor's value may be one that isn't copied cheaply."""
+    """Returns True if a tensor's value may be one that isn't copied cheaply."""
     if tensor.dtype.base_dtype in (dtypes.string, dtypes.resource, dtypes.variant):
         return False
     count = tensor.shape.num_elements()
@@ -31,7 +31,7 @@ def _may_be_large(tensor: Any) -> bool:
 
 
 class PlanMaker:
-    """Makes the plans of a session. It doesn't hold the session, which would keep itself alive by that.
+    """Creates the plans of a session. It doesn't hold the session, which would keep itself alive by that.
 
     Args:
       graph: the session's graph.
@@ -49,7 +49,7 @@ class PlanMaker:
         self.cheaper_reads: dict[str, str] = {}
 
     def make(self, session: Any, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
-        """The plan for a combination seen for the first time, or None where only `Session.run` will do.
+        """Returns the plan for a combination seen for the first time, or None where only `Session.run` will do.
 
         Resolution is TensorFlow's own. If it fails, `Session.run` fails in the same way, with its error.
 
@@ -134,7 +134,7 @@ class PlanMaker:
         return True
 
     def _names_to_fetch(self, tensors: list[Any]) -> list[str]:
-        """The names of tensors or of cheaper reads of them. None twice: a runtime of several tasks can't do that."""
+        """Returns the names of tensors or of cheaper reads, each once: distributed runtimes allow no duplicates."""
         names = [tensor.name for tensor in tensors]
         for i, name in enumerate(names):
             cheaper = self.cheaper_reads.get(name, name)

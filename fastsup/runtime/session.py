@@ -97,9 +97,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         low-level control flow). "auto" selects the fastest executor that supports the graph, by measurement.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: `executor` isn't an executor mode.
-      tf.errors.OpError: TensorFlow couldn't make the session.
+      TypeError: If an argument has the wrong type.
+      ValueError: If `executor` isn't an executor mode.
+      tf.errors.OpError: If TensorFlow couldn't make the session.
     """
 
     # A session may be deleted when the names of this module are gone.
@@ -143,7 +143,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return self._executor.mode
 
     def executor_info(self) -> list[PlanExecutor]:
-        """Which executor runs each combination of fetches and feeds that the session has compiled.
+        """Returns which executor runs each combination of fetches and feeds that the session has compiled.
 
         Returns:
           List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
@@ -158,7 +158,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         A session on a cluster, a task of which doesn't answer, is abandoned after 10 seconds, with a warning.
 
         Raises:
-          tf.errors.OpError: TensorFlow couldn't close the session.
+          tf.errors.OpError: If TensorFlow couldn't close the session.
         """
         with self._completed_before_exit:
             self._close()
@@ -214,7 +214,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def make_callable(
         self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
     ) -> Callable[..., Any]:
-        """A function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
+        """Returns a function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
         if feed_list is None and self.executor == SINGLE:
             handler = tf_session._FetchHandler(self._graph, fetches, {})
@@ -373,7 +373,7 @@ def close_remote(close: Callable[[], None], target: object) -> bool:
       False if the session is abandoned.
 
     Raises:
-      tf.errors.OpError: TensorFlow couldn't close the session.
+      tf.errors.OpError: If TensorFlow couldn't close the session.
     """
     call = LongCall(close, f"closing a session of {target!r}")
     if call.has_returned(CLOSE_SECS):

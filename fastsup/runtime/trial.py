@@ -118,7 +118,7 @@ class Trial:
         return POOL if len(self._averages[POOL]) == len(self._averages[INLINE]) else INLINE
 
     def next(self) -> CompiledCallable:
-        """The callable to run now."""
+        """Returns the callable to run now."""
         return self._callables[self.executor]
 
     def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None:
@@ -231,7 +231,7 @@ class Trial:
             self._settle(INLINE if median(ratios) < 1 else POOL)
 
     def _limit(self) -> float:
-        """The part of the pool's time in which the calling thread must run the step."""
+        """Returns the part of the pool's time in which the calling thread must run the step."""
         if self._remote:
             return _FASTER_REMOTELY
         return min(_FASTER, _POOL_IN_THE_LONG_RUN + _SAVED_SECS / self._secs[POOL])

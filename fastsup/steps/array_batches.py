@@ -63,9 +63,10 @@ class ArrayBatches(_State):
       seed: the argument, or the one that was chosen; None without `shuffle`.
 
     Raises:
-      TypeError: a number isn't an integer, or a flag isn't a bool.
-      ValueError: `arrays` holds no array or no row, the arrays have different numbers of rows, `batch_size` or `epochs`
-        isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there are.
+      TypeError: If a number isn't an integer, or a flag isn't a bool.
+      ValueError: If `arrays` holds no array or no row, the arrays have different numbers of rows, `batch_size` or
+        `epochs` isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there
+        are.
     """
 
     @suggest_keywords
@@ -146,7 +147,7 @@ class ArrayBatches(_State):
         return self
 
     def __next__(self) -> Any:
-        """The next batch, as NumPy arrays of shape [batch_size, ...] in the structure of `arrays`.
+        """Returns the next batch, as NumPy arrays of shape [batch_size, ...] in the structure of `arrays`.
 
         Returns:
           Arrays that belong to the caller.
@@ -209,7 +210,7 @@ class ArrayBatches(_State):
                 take_rows(_bytes_of(part), as_bytes, rows)
 
     def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        """The order of the rows in an epoch."""
+        """Returns the order of the rows in an epoch."""
         order = self._orders.get((seed, epoch))
         if order is None:
             random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
@@ -221,7 +222,7 @@ class ArrayBatches(_State):
         return order
 
     def state_dict(self) -> dict[str, Any]:
-        """The position and the seed, for a `fastsup.loop.Checkpoints`."""
+        """Returns the position and the seed, for a `fastsup.loop.Checkpoints`."""
         return {"position": self._position, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -231,7 +232,7 @@ class ArrayBatches(_State):
           state: the result of `state_dict`.
 
         Raises:
-          ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
+          ValueError: If the position doesn't exist, or only one of the two was made with `shuffle`.
         """
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
@@ -252,7 +253,7 @@ class ArrayBatches(_State):
           string_value: the result of `serialize`.
 
         Raises:
-          ValueError: as `load_state_dict`.
+          ValueError: As for `load_state_dict`.
         """
         self.load_state_dict(json.loads(string_value))
 
@@ -278,7 +279,7 @@ def _seed(seed: Any) -> int:
 
 
 def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
-    """A function that puts a flat list into a structure: of the common ones, without the cost of `tf.nest`."""
+    """Returns a function that puts a flat list into a structure: of the common ones, without the cost of `tf.nest`."""
     if not nest.is_nested(structure):
         return lambda flat: flat[0]
     is_flat = not any(
@@ -312,6 +313,6 @@ def _rows_of(arrays: list[NDArray[Any]]) -> int:
 
 
 def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """A contiguous array as bytes, of shape [rows, bytes of a row]."""
+    """Returns a contiguous array as bytes, of shape [rows, bytes of a row]."""
     flat = array.reshape(len(array), -1)
     return flat.view(np.uint8)

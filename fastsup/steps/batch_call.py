@@ -9,7 +9,7 @@ __all__ = ["BatchCall", "as_arguments"]
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
+    """Returns the arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
     return tuple(batch) if type(batch) in (tuple, list) else (batch,)
 
 

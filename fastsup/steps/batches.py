@@ -28,7 +28,7 @@ ALIGNMENT = 128
 
 
 def batches_in_block(specs: list[Any]) -> int:
-    """How many batches a block has.
+    """Returns how many batches a block has.
 
     Args:
       specs: the `tf.TensorSpec`s of the arrays of a batch.
@@ -53,7 +53,7 @@ class Buffers:
         self._are_shared = False
 
     def tensors(self) -> list[Any]:
-        """The tensors with the arrays' current content."""
+        """Returns the tensors with the arrays' current content."""
         if not self._are_shared:
             device = context.context().device_name
             self._tensors = [ops.EagerTensor(array, device=device, dtype=None) for array in self.arrays]
@@ -105,11 +105,11 @@ class ArrayBlocks:
         return next(self.batches)
 
     def tensors(self) -> list[Any]:
-        """The tensors that blocks share."""
+        """Returns the tensors that blocks share."""
         return self._filled.tensors()
 
     def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
-        """The next batches.
+        """Returns the next batches.
 
         Args:
           limit: the most that are wanted.
@@ -156,12 +156,12 @@ class ArrayBlocks:
 
 @functools.cache
 def _getter() -> Function:
-    """The function that takes the next element. One for all iterators: each would otherwise trace its own."""
+    """Returns the function that takes the next element. One for all iterators: each would otherwise trace its own."""
     return lift(lambda iterator: iterator.get_next(), autograph=False, fallback="silent")
 
 
 def next_element(iterator: Any) -> Any:
-    """The next element of an iterator of tf.data, as eager tensors.
+    """Returns the next element of an iterator of tf.data, as eager tensors.
 
     Args:
       iterator: the `tf.data.Iterator`.
@@ -282,7 +282,7 @@ class IteratorBlocks:
         return tf.nest.pack_sequence_as(self._iterator.element_spec, flat)
 
     def tensors(self) -> list[Any]:
-        """The tensors that blocks share. `spec` must be known."""
+        """Returns the tensors that blocks share. `spec` must be known."""
         if self._buffers is None:
             self._buffers = Buffers(self._specs, self.size)
         return self._buffers.tensors()
@@ -333,7 +333,7 @@ class IteratorBlocks:
             self._error = error  # Ctrl-C: the steps of the taken batches run first.
 
     def _peek_fits(self) -> bool:
-        """Whether there is a next element, of the shape of those in blocks."""
+        """Returns True if there is a next element, of the shape of those in blocks."""
         self._peek()
         if self._held is None:
             return False

@@ -14,7 +14,7 @@ __all__ = ["BatchStep", "BoundStep", "bind"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The structure of a step function's result, of tensors or their specs; None if it is unknown."""
+    """Returns the structure of a step function's result, of tensors or their specs; None if it is unknown."""
     step, instance = without_instance(step)
     trace = getattr(step, "get_concrete_function", None)
     return None if trace is None else trace(*instance, *args, **kwargs).structured_outputs
@@ -24,11 +24,11 @@ class BoundStep(Bound):
     """A step without arguments. `fastsup.bind` makes it."""
 
     def result_specs(self) -> Any:
-        """The structure of a step's results, of tensors or their specs; None if it is unknown."""
+        """Returns the structure of a step's results, of tensors or their specs; None if it is unknown."""
         return _result_specs(self.step, self.args, self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, which can run several steps in one call if XLA compiles it.
+        """Returns the step, which can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -52,7 +52,7 @@ class BatchStep(BatchCall):
         return None if spec is None else _result_specs(self.step, (*self.args, *as_arguments(spec)), self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, which can run several steps in one call if XLA compiles it.
+        """Returns the step, which can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -76,6 +76,6 @@ def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
       the step function means that there are no more elements: the callable raises StopIteration, which ends a loop.
 
     Raises:
-      TypeError: `step` can't be called.
+      TypeError: If `step` can't be called.
     """
     return BoundStep(step, args, kwargs)

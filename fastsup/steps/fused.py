@@ -135,7 +135,7 @@ class FusionState:
 
 
 def fusion_state_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> FusionState:
-    """The state of a function's steps; a new one, if this is the first loop over it.
+    """Returns the state of a function's steps; a new one, if this is the first loop over it.
 
     Args:
       function: TensorFlow's function, which keeps it. args, kwargs: its arguments, without the batch's.
@@ -303,7 +303,7 @@ class FusedStep:
         self._error = None
 
     def is_next(self) -> bool:
-        """Whether the next steps should be made in one call."""
+        """Returns True if the next steps should be made in one call."""
         fusion = self.fusion
         if bridge.is_testing() and not self._kept:
             return False  # TensorFlow's own call of the loop would have XLA compile it for each number of steps.
@@ -330,7 +330,7 @@ class FusedStep:
 
         Raises:
           StopIteration: all batches were taken, or the step function has raised it.
-          RuntimeError: steps have to be fused, and can't be.
+          RuntimeError: If steps have to be fused, and can't be.
           Exception: the error of the first of the steps.
         """
         self._raise_kept()
@@ -431,7 +431,7 @@ class FusedStep:
         return RuntimeError(f"{self._name} can't run several steps in one call: {self.why_never}{dot}{advice}")
 
     def _compiled(self, with_results: bool) -> FusedFunction | None:
-        """The compiled function for the next batches' shapes; None if steps have to run on their own."""
+        """Returns the compiled function for the next batches' shapes; None if steps have to run on their own."""
         fusion, blocks = self.fusion, self.blocks
         if blocks is not None and blocks.why_never:
             raise NotFusable(blocks.why_never)
@@ -513,7 +513,7 @@ class FusedStep:
 
 
 def _put_together(before: _Steps, after: _Steps) -> Any:
-    """The results of all steps of two calls; None if they have different shapes."""
+    """Returns the results of all steps of two calls; None if they have different shapes."""
     first, second = ([] if part[2] is None else leaves_of(part[2]) for part in (before, after))
     first = first or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(before[1])]
     second = second or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(after[1])]
@@ -526,7 +526,7 @@ def _put_together(before: _Steps, after: _Steps) -> Any:
 
 
 def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The function of a method, and the object that it is a method of as the first argument.
+    """Returns the function of a method, and the object that it is a method of as the first argument.
 
     Args:
       step: a step function; anything except a method of a `fastsup.function` is returned unchanged, without arguments.
@@ -567,7 +567,7 @@ def fused_step(step: Any, fuse: str) -> Any:
       first call.
 
     Raises:
-      RuntimeError: with "always", it can't.
+      RuntimeError: If `fuse` is "always" and the step can't be fused.
     """
     batches: Any = step.batches if isinstance(step, BatchCall) else None
     args, kwargs = step.args, step.kwargs

@@ -84,7 +84,7 @@ class FusedFunction:
           structure, or None.
 
         Raises:
-          tf.errors.OpError: XLA can't compile the loop, or the loop failed. No variable has changed.
+          tf.errors.OpError: If XLA can't compile the loop, or the loop failed. No variable has changed.
         """
         function = self._functions[with_results]
         last, results = function(self._number(first), self._number(steps), list(stacked), args, kwargs)
@@ -121,7 +121,7 @@ def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> lis
 
 
 def _taken(results: Any, steps: int) -> Any:
-    """The results of the first steps, as arrays."""
+    """Returns the results of the first steps, as arrays."""
     if isinstance(results, tf.Tensor):
         return results.numpy()[:steps]
     if results is None:
@@ -137,7 +137,7 @@ def _taken(results: Any, steps: int) -> Any:
 
 
 def _traced(tensor: Any, spec: Any) -> Any:
-    """A tensor whose shape in the trace is only a spec's. XLA knows its shape."""
+    """Returns a tensor whose shape in the trace is only a spec's. XLA knows its shape."""
     if spec.shape.is_fully_defined():
         return tensor
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=spec.shape)
@@ -153,7 +153,7 @@ class NotFusable(Exception):
 
 
 def leaves_of(structure: Any) -> list[Any]:
-    """The tensors in a structure, including the components of composite tensors."""
+    """Returns the tensors in a structure, including the components of composite tensors."""
     return [leaf for leaf in nest.flatten(structure, expand_composites=True) if leaf is not None]
 
 

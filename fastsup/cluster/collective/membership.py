@@ -30,7 +30,7 @@ __all__ = ["Membership", "lost_task_error"]
 
 
 def lost_task_error(loss: str) -> errors.UnavailableError:
-    """Makes the error. Its attribute `loss` is reported to the other tasks."""
+    """Creates the error. Its attribute `loss` is reported to the other tasks."""
     error = errors.UnavailableError(
         None,
         None,
@@ -88,9 +88,9 @@ class Membership:
           interrupted: called again and again; it may raise an error that ends the wait.
 
         Raises:
-          tf.errors.DeadlineExceededError: a task wasn't there in time. The message names it.
-          tf.errors.UnavailableError: a task was restarted since the last training of this process.
-          ValueError: the tasks have found different checkpoints.
+          tf.errors.DeadlineExceededError: If a task wasn't there in time. The message names it.
+          tf.errors.UnavailableError: If a task was restarted since the last training of this process.
+          ValueError: If the tasks have found different checkpoints.
         """
         self._watch.start()
         started = time.monotonic()
@@ -206,7 +206,7 @@ class Membership:
           After how many steps of this training that is.
 
         Raises:
-          tf.errors.UnavailableError: a task doesn't answer.
+          tf.errors.UnavailableError: If a task doesn't answer.
         """
         self.status.save_after = self.status.knows_save = self.status.runs + 1
 
@@ -254,7 +254,8 @@ class Membership:
           error: the error that ended training in this task; None if it was successful.
 
         Raises:
-          tf.errors.UnavailableError: the training has succeeded here, and the leader has failed to save it, or is lost.
+          tf.errors.UnavailableError: If the training has succeeded here, and the leader has failed to save it, or is
+            lost.
         """
         if not self._watch.started:
             return

@@ -28,12 +28,12 @@ _STRATEGY = "MultiWorkerMirroredStrategy"
 
 
 def leader_of(cluster_spec: Any) -> tuple[str, int]:
-    """The role and index of the task that saves the model: the chief, or worker 0 where there is none."""
+    """Returns the role and index of the task that saves the model: the chief, or worker 0 where there is none."""
     return (TaskType.CHIEF if TaskType.CHIEF in cluster_spec.jobs else TaskType.WORKER), 0
 
 
 def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
-    """The addresses of the tasks that train, by role and index: the chief first."""
+    """Returns the addresses of the tasks that train, by role and index: the chief first."""
     return {
         (role, index): cluster_spec.task_address(role, index)
         for role in _ROLES

@@ -73,12 +73,12 @@ class TaskStatus:
     error: str = ""
 
     def to_text(self) -> str:
-        """The status as text."""
+        """Returns the status as text."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> TaskStatus:
-        """The status that a text has."""
+        """Returns the status that a text has."""
         fields: dict[str, Any] = json.loads(text)
         return cls(**fields)
 
@@ -276,7 +276,7 @@ class PeerWatch:
             thread.join(max(0.0, until - time.monotonic()))
 
     def is_alive(self) -> bool:
-        """Whether the threads run."""
+        """Returns True if the threads run."""
         return all(thread.is_alive() for thread in self._threads)
 
     def tell_now(self) -> None:
@@ -311,7 +311,7 @@ class PeerWatch:
             self._tell_secs = usual
 
     def has_ended(self, peer: Peer) -> bool:
-        """Whether a task has finished this training without an error."""
+        """Returns True if a task has finished this training without an error."""
         status = peer.status
         return status is not None and (status.training > self.status.training or status.phase in (ENDED, LEFT))
 

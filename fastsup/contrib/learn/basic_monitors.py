@@ -26,7 +26,7 @@ __all__ = [
 
 
 def extract_output(outputs: Any, request: Any) -> Any:
-    """The value, in what `step_end` was given, of a tensor or a name that `step_begin` has returned."""
+    """Returns the value, in what `step_end` was given, of a tensor or a name that `step_begin` has returned."""
     key = output_key(request)
     return outputs[key] if key in outputs else outputs[request.name]
 
@@ -185,7 +185,7 @@ class StopAtStep(BaseMonitor):
       last_step: the global step of the last one.
 
     Raises:
-      ValueError: both are given, or none.
+      ValueError: If both are given, or none.
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
@@ -237,7 +237,7 @@ class NanLoss(EveryN):
         """Checks the loss.
 
         Raises:
-          NanLossDuringTrainingError: it is NaN.
+          NanLossDuringTrainingError: If it is NaN.
         """
         if not np.isnan(extract_output(outputs, self._loss_tensor)):
             return None
@@ -300,7 +300,7 @@ class LoggingTrainable(EveryN):
 
 
 def _tensor_of(variable: Any) -> Any:
-    """A tensor with the variable's value that is in the graph already: the graph of a session can't grow."""
+    """Returns a tensor with the variable's value that is in the graph already: the graph of a session can't grow."""
     element = getattr(variable, "_graph_element", None)
     return variable.value() if element is None else element
 
@@ -386,7 +386,7 @@ class GraphDump(BaseMonitor):
           two values.
 
         Raises:
-          ValueError: the other monitor lacks a name at that step.
+          ValueError: If the other monitor lacks a name at that step.
         """
         matched: list[Any] = []
         others: dict[Any, Any] = {}

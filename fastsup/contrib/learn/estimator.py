@@ -122,7 +122,7 @@ def _tf_config() -> Any:
 
 
 def _address(cluster_spec: Any, task_type: str | None, task_id: int) -> str:
-    """The execution engine of a task: "" for a single process and for a task without a role."""
+    """Returns the execution engine of a task: "" for a single process and for a task without a role."""
     if not cluster_spec or not task_type or sum(map(cluster_spec.num_tasks, cluster_spec.jobs)) == 1:
         return ""
     source = "may be coming from the TF_CONFIG environment variable."
@@ -152,7 +152,7 @@ class ClusterConfig(TaskProperties):
       evaluation_master: the execution engine to evaluate on. None: "".
 
     Raises:
-      ValueError: the cluster lacks this task.
+      ValueError: If the cluster lacks this task.
     """
 
     def __init__(self, master: str | None = None, evaluation_master: str | None = None) -> None:
@@ -178,7 +178,7 @@ class ClusterConfig(TaskProperties):
 
     @staticmethod
     def get_task_id() -> int:
-        """The index of this process among those of its role, from TF_CONFIG; 0 if there is none."""
+        """Returns the index of this process among those of its role, from TF_CONFIG; 0 if there is none."""
         index = _tf_config().get("task", {}).get("index")
         return int(index) if index else 0
 
@@ -190,13 +190,13 @@ class RunConfig(ClusterConfig, core.RunConfig):
 
     Args:
       num_cores: number of threads, for `tf_config`. 0: TensorFlow chooses.
-      log_device_placement: True to log the devices of operations, for `tf_config`.
+      log_device_placement: Whether to log the devices of operations, for `tf_config`.
       gpu_memory_fraction: part of each GPU's memory to use, for `tf_config`.
       save_checkpoints_secs: seconds between two checkpoints. 0: 600, unless save_checkpoints_steps is given.
 
     Raises:
-      ValueError: an argument is out of its range, or TF_CONFIG is invalid.
-      TypeError: an argument is of the wrong type.
+      ValueError: If an argument is out of its range, or TF_CONFIG is invalid.
+      TypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class RunConfig(ClusterConfig, core.RunConfig):
         return self._tf_config
 
     def uid(self, whitelist: Any = None) -> str:
-        """A text that two configurations have in common if they describe the same run.
+        """Returns a text that two configurations have in common if they describe the same run.
 
         Args:
           whitelist: names of properties that the text leaves out. None: those that don't affect the cluster.
@@ -296,7 +296,7 @@ def _as_array(values: Any) -> Any:
 
 
 def _input_of(x: Any, y: Any, input_fn: Any, batch_size: int | None, training: bool) -> Callable[[], Any]:
-    """The input function that was given, or one of the arrays that were given."""
+    """Returns the input function that was given, or one of the arrays that were given."""
     if input_fn is not None:
         if x is not None or y is not None:
             raise ValueError("Can not provide both input_fn and x or y.")
@@ -330,7 +330,7 @@ class Estimator(Evaluable, Trainable):
       feature_engineering_fn: function of features and labels that returns both, called before `model_fn`. None: none.
 
     Raises:
-      ValueError: there is no `model_fn`, it doesn't take `params` and there are some, or `model_dir` isn't that of
+      ValueError: If there is no `model_fn`, it doesn't take `params` and there are some, or `model_dir` isn't that of
         `config`.
     """
 
@@ -360,7 +360,7 @@ class Estimator(Evaluable, Trainable):
         self._core = self._made(RunConfig() if config is None else config, model_dir)
 
     def _made(self, config: Any, model_dir: Any, **options: Any) -> EstimatorV1:
-        """An Estimator of the same model. The options are those of `_spec`."""
+        """Returns an Estimator of the same model. The options are those of `_spec`."""
 
         def model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
             return self._spec(features, labels, mode, config, **options)
@@ -377,7 +377,7 @@ class Estimator(Evaluable, Trainable):
         exporting: bool = False,
         head: str | None = None,
     ) -> Any:
-        """The model of the model_fn as an `EstimatorSpec`, with more metrics, or the head that an export serves."""
+        """Calls the model_fn. Returns an `EstimatorSpec` with additional metrics, or with the head for an export."""
         if self._feature_engineering_fn is not None:
             features, labels = self._feature_engineering_fn(features, labels)
         values = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
@@ -435,7 +435,7 @@ class Estimator(Evaluable, Trainable):
           batch_size: size of the batches of `x`. None: all of `x`.
 
         Raises:
-          ValueError: arguments don't go together.
+          ValueError: If arguments don't go together.
         """
         if steps is not None and max_steps is not None:
             raise ValueError("Can not provide both steps and max_steps.")
@@ -478,8 +478,8 @@ class Estimator(Evaluable, Trainable):
           log_progress: has no effect: progress is logged.
 
         Raises:
-          ValueError: arguments don't go together, or `metrics` isn't a dictionary.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If arguments don't go together, or `metrics` isn't a dictionary.
+          NotFittedError: If the model directory has no checkpoint.
         """
         if feed_fn is not None and input_fn is None:
             raise ValueError("Can not provide both feed_fn and x or y.")
@@ -506,14 +506,14 @@ class Estimator(Evaluable, Trainable):
           input_fn: as for `fit`; the labels may be missing.
           outputs: names of the predictions. None: all.
           as_iterable: True for an iterator, False for the predictions of the first batch.
-          iterate_batches: True to iterate over batches, False over single examples.
+          iterate_batches: Whether to iterate over batches instead of single examples.
 
         Returns:
           Iterator over predictions, or the predictions of the first batch: arrays, or dictionaries of arrays.
 
         Raises:
-          ValueError: arguments don't go together.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If arguments don't go together.
+          NotFittedError: If the model directory has no checkpoint.
         """
         data = _input_of(x, None, input_fn, batch_size, training=False)
         path = self._checkpoint(None)
@@ -532,11 +532,11 @@ class Estimator(Evaluable, Trainable):
             found.close()  # type: ignore[attr-defined]
 
     def get_variable_value(self, name: str) -> Any:
-        """The value of a variable in the newest checkpoint, by its name."""
+        """Returns the value of a variable in the newest checkpoint, by its name."""
         return self._core.get_variable_value(name)
 
     def get_variable_names(self) -> list[str]:
-        """The names of the variables in the newest checkpoint."""
+        """Returns the names of the variables in the newest checkpoint."""
         return self._core.get_variable_names()
 
     def export_savedmodel(
@@ -558,8 +558,8 @@ class Estimator(Evaluable, Trainable):
           graph_rewrite_specs: must be None: TensorFlow 2 has no graph transforms.
 
         Raises:
-          ValueError: there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
+          NotFittedError: If the model directory has no checkpoint.
         """
         if serving_input_fn is None:
             raise ValueError("serving_input_fn must be defined.")
@@ -577,11 +577,11 @@ class Estimator(Evaluable, Trainable):
         )
 
     def _serving_estimator(self, head: str | None) -> EstimatorV1:
-        """The Estimator of the same model as it is served. `head`: name of the head, or None for the only one."""
+        """Returns the Estimator of the same model for serving. `head` is the head's name, or None for the only one."""
         return self._made(self._core.config, None, exporting=True, head=head)
 
     def _checkpoint(self, path: Any) -> Any:
-        """The path that was given, or that of the newest checkpoint."""
+        """Returns the path that was given, or that of the newest checkpoint."""
         found = path or self._core.latest_checkpoint()
         if not found:
             raise NotFittedError(f"Couldn't find trained model at {self.model_dir}.")

@@ -69,7 +69,7 @@ def _of_receiver(receiver_fn: Callable[[], Any]) -> Callable[[], InputFnOps]:
 def build_parsing_serving_input_fn(
     feature_spec: Any, default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """A function for serving requests of serialized `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
+    """Creates a serving function for serialized `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
 
     Args:
       feature_spec: dictionary from names to `FixedLenFeature` or `VarLenFeature`.
@@ -82,7 +82,7 @@ def build_parsing_serving_input_fn(
 
 
 def build_default_serving_input_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], InputFnOps]:
-    """A function for serving requests that feed the features themselves. See `build_raw_serving_input_receiver_fn`.
+    """Creates a serving function for features as tensors. See `build_raw_serving_input_receiver_fn`.
 
     Args:
       features: dictionary from names to tensors, whose types and shapes the placeholders get.
@@ -100,13 +100,13 @@ def garbage_collect_exports(export_dir_base: Any, exports_to_keep: int | None) -
 
 
 def get_most_recent_export(export_dir_base: Any) -> Path | None:
-    """The path of the newest export of a directory and its version, the time in seconds; None if there is none."""
+    """Returns the path and version (a time in seconds) of the newest export in a directory, or None."""
     names = list_exports(export_dir_base)
     return Path(os.path.join(os.fsdecode(export_dir_base), names[-1]), int(names[-1])) if names else None
 
 
 def as_receiver_fn(serving_input_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that returns a `ServingInputReceiver`, from one that returns that or `InputFnOps`."""
+    """Returns a function that returns a `ServingInputReceiver`, from one that returns that or `InputFnOps`."""
 
     def receiver_fn() -> Any:
         made = serving_input_fn()
@@ -123,7 +123,7 @@ def make_export_strategy(
     exports_to_keep: int | None = 5,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """An export strategy that exports each checkpoint it is given as a SavedModel.
+    """Returns an export strategy that exports each checkpoint it is given as a SavedModel.
 
     The other arguments are those of `tf.estimator.Estimator.export_saved_model`.
 
@@ -226,7 +226,7 @@ class BestModelSelector:
           The arguments, if the checkpoint is the best so far; else "" and None.
 
         Raises:
-          ValueError: the path is empty, or the metrics are None.
+          ValueError: If the path is empty, or the metrics are None.
         """
         if not checkpoint_path:
             raise ValueError("Checkpoint path is empty.")
@@ -260,7 +260,7 @@ def make_best_model_export_strategy(
     default_output_alternative_key: str | None = None,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """An export strategy that exports a checkpoint if its metrics are the best so far.
+    """Returns an export strategy that exports a checkpoint if its metrics are the best so far.
 
     The other arguments are those of `make_export_strategy` and `BestModelSelector`.
 
@@ -304,7 +304,7 @@ def extend_export_strategy(
     post_export_fn: Callable[[Any, Any], Any],
     post_export_name: str | None = None,
 ) -> ExportStrategy:
-    """An export strategy with a second step, which makes another SavedModel of the exported one.
+    """Returns an export strategy with a second step, which makes another SavedModel of the exported one.
 
     Args:
       base_export_strategy: the strategy of the first step.

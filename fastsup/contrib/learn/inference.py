@@ -34,7 +34,7 @@ def run_feeds_iter(
       Dictionary from the names to values, for each of the feeds.
 
     Raises:
-      ValueError: there is no tensor, or no feed.
+      ValueError: If there is no tensor, or no feed.
     """
     if not output_dict:
         raise ValueError(f"output_dict is invalid: {output_dict}.")
@@ -65,7 +65,7 @@ def run_feeds_iter(
 def run_feeds(
     output_dict: Mapping[str, Any], feed_dicts: Iterable[Any], restore_checkpoint_path: Any = None
 ) -> list[Any]:
-    """The list of what `run_feeds_iter` yields."""
+    """Returns the list of what `run_feeds_iter` yields."""
     return list(run_feeds_iter(output_dict, feed_dicts, restore_checkpoint_path))
 
 

@@ -41,7 +41,7 @@ class ModeKeys:
           key: the mode.
 
         Raises:
-          ValueError: it isn't one of the three.
+          ValueError: If it isn't one of the three.
         """
         if key not in (cls.TRAIN, cls.EVAL, cls.INFER):
             raise ValueError(f"Invalid mode {key}.")
@@ -140,8 +140,8 @@ class ModelFnOps(_ModelFnOps):
       scaffold: `Scaffold`, or None.
 
     Raises:
-      ValueError: what the mode needs is missing, or a value is of the wrong kind.
-      TypeError: a hook is no `SessionRunHook`.
+      ValueError: If what the mode needs is missing, or a value is of the wrong kind.
+      TypeError: If a hook is no `SessionRunHook`.
     """
 
     __slots__ = ()
@@ -190,7 +190,7 @@ class ModelFnOps(_ModelFnOps):
         )
 
     def estimator_spec(self, default_serving_output_alternative_key: str | None = None) -> Any:
-        """The same model for a `tf.estimator.Estimator`.
+        """Returns the same model for a `tf.estimator.Estimator`.
 
         Args:
           default_serving_output_alternative_key: name of the head to serve, if there are several.
@@ -199,7 +199,7 @@ class ModelFnOps(_ModelFnOps):
           The `EstimatorSpec`.
 
         Raises:
-          ValueError: a head is of an unknown kind.
+          ValueError: If a head is of an unknown kind.
         """
         heads = dict(self.output_alternatives or {})
         default = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -243,7 +243,7 @@ _WEIGHTS = ("weights", "weight")
 
 
 def _parameter(function: str, parameters: tuple[str, ...], candidates: tuple[str, ...], required: bool) -> str | None:
-    """The name of a metric function's parameter for the labels, predictions or weights; None if there is none."""
+    """Returns the name of a metric function's parameter for the labels, predictions or weights, or None."""
     found = [name for name in candidates if name in parameters]
     if len(found) > 1:
         raise ValueError(f"Ambiguous arguments {set(found)}, must provide only one of {set(candidates)}.")
@@ -257,7 +257,7 @@ def _parameter(function: str, parameters: tuple[str, ...], candidates: tuple[str
 
 
 def _named(metric_fn: Callable[..., Any], function: str, needs_labels: bool, needs_weights: bool) -> Callable[..., Any]:
-    """A function of `labels`, `predictions` and `weights` that calls a metric function with its own parameters."""
+    """Wraps a metric function to take `labels`, `predictions` and `weights`, whatever its parameters are named."""
     parameters = tuple(function_utils.fn_args(metric_fn))
     labels_name = _parameter(function, parameters, _LABELS, needs_labels)
     predictions_name = _parameter(function, parameters, _PREDICTIONS, False)
@@ -310,7 +310,7 @@ class MetricSpec:
       weight_key: name of the feature that has the weights. None: no weights.
 
     Raises:
-      ValueError: the function takes no labels or weights and is to get some, or has two parameters for one of them.
+      ValueError: If the function takes no labels or weights and is to get some, or has two parameters for one of them.
     """
 
     def __init__(
@@ -363,8 +363,8 @@ class MetricSpec:
           The result of the function.
 
         Raises:
-          ValueError: there are several labels or predictions and no name, or a name and a single one.
-          KeyError: there isn't one of that name.
+          ValueError: If there are several labels or predictions and no name, or a name and a single one.
+          KeyError: If there isn't one of that name.
         """
         prediction = _member("prediction", predictions, self.prediction_key)
         label = _member("label", labels, self.label_key)

@@ -151,7 +151,7 @@ class CheckpointSaver(BaseMonitor):
       scaffold: `Scaffold` with the saver.
 
     Raises:
-      ValueError: both intervals are given, or none.
+      ValueError: If both intervals are given, or none.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class ExportMonitor(EveryN):
         """Exports.
 
         Raises:
-          ValueError: the estimator is a `tf.estimator.Estimator`.
+          ValueError: If the estimator is a `tf.estimator.Estimator`.
         """
         self._export(
             "Skipping exporting because the existing checkpoint has already been exported. "
@@ -294,7 +294,7 @@ class ExportMonitor(EveryN):
         """Exports the last checkpoint, if there is one.
 
         Raises:
-          ValueError: the estimator is a `tf.estimator.Estimator`.
+          ValueError: If the estimator is a `tf.estimator.Estimator`.
         """
         super().end(session=session)
         if checkpoint_management.latest_checkpoint(self._estimator.model_dir) is None:
@@ -325,12 +325,12 @@ class ValidationMonitor(EveryN):
       hooks: hooks for the evaluation.
       early_stopping_rounds: number of steps without a better metric after which training ends. None: it doesn't.
       early_stopping_metric: name of that metric.
-      early_stopping_metric_minimize: True if a smaller value is better.
+      early_stopping_metric_minimize: Whether a smaller value is better.
       name: name of the evaluation.
       check_interval_secs: minimum seconds from one check to the next. None: 0.
 
     Raises:
-      ValueError: there is neither `x` nor `input_fn`.
+      ValueError: If there is neither `x` nor `input_fn`.
     """
 
     def __init__(
@@ -412,8 +412,8 @@ class ValidationMonitor(EveryN):
           True to end training.
 
         Raises:
-          ValueError: the monitor has no Estimator, an argument doesn't go with it, or the metric isn't among those that
-            it evaluates.
+          ValueError: If the monitor has no Estimator, an argument doesn't go with it, or the metric isn't among those
+            that it evaluates.
         """
         if self._estimator is None:
             raise ValueError("Missing call to set_estimator.")
@@ -469,7 +469,7 @@ def get_default_monitors(
     output_dir: Any = None,
     summary_writer: Any = None,
 ) -> list[Any]:
-    """The monitors that most trainings have.
+    """Returns the monitors that most trainings have.
 
     Args:
       loss_op: the loss, which a `PrintTensor` logs. None: none.

@@ -53,7 +53,7 @@ _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "
 
 
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
-    """The costs of Keras's passes that the program can change, without those of its callbacks."""
+    """Yields the costs of Keras's passes that the program can change, without those of its callbacks."""
     every_pass = [part for part in report.sessions if part.is_pass]
     # An evaluation by a callback counts as the callback's cost.
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
@@ -93,7 +93,7 @@ def _rows_of(report: ProfileRows, passes: Iterable[SessionPart]) -> list[Row]:
 
 
 def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
-    """The cost of opening and ending inputs.
+    """Returns the cost of opening and ending inputs.
 
     Returns:
       The nanoseconds; these without single stalls; the number of times; and True if Keras makes the inputs of arrays.
@@ -105,13 +105,13 @@ def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
 
 
 def _without_stalls(row: Row) -> int:
-    """The nanoseconds of a row if each call had taken the median: a machine that stops once doesn't do so again."""
+    """Returns the nanoseconds of a row as if each call took the median, to exclude one-time stalls."""
     times = row.times
     return times.total_ns if times.p50_ns is None else min(times.total_ns, int(times.p50_ns * times.calls))
 
 
 def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
-    """The nanoseconds and the calls of rows of some phases."""
+    """Returns the nanoseconds and the calls of rows of some phases."""
     found = [row.times for row in rows if row.phase in phases]
     return sum(times.total_ns for times in found), sum(times.calls for times in found)
 
@@ -162,7 +162,7 @@ class _Spared(NamedTuple):
 
 
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
-    """The time that an accelerated model saves in the rows of passes."""
+    """Returns the time that an accelerated model saves in the rows of passes."""
     # For one batch, it calls the function without the rest of Keras's predict.
     single = {
         part.name for part in report.sessions if part.role == "predict" and part.is_pass and part.runs <= part.sessions
@@ -180,7 +180,7 @@ def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
 
 
 def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
-    """The cost of TensorFlow's calls of model functions."""
+    """Returns the cost of TensorFlow's calls of model functions."""
     parts = [
         f"{duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
         f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, measured on this machine"
@@ -205,7 +205,7 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
 
 
 def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of running model functions in Python."""
+    """Yields the cost of running model functions in Python."""
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
     if calls:

@@ -34,12 +34,12 @@ __all__ = ["advice_on", "costs_of_functions", "counterpart", "one_line_for"]
 
 
 def _traces(report: ProfileRows) -> int:
-    """The number of traces of functions, without those of tf.data."""
+    """Returns the number of traces of functions, without those of tf.data."""
     return sum(row.times.calls for row in report.rows if row.phase == TRACING and row.detail != INPUT_TRACES)
 
 
 def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
-    """The costs of functions that the program can change."""
+    """Yields the costs of functions that the program can change."""
     # The detail of a first trace is the function's name alone.
     again = [row for row in report.rows if row.phase == TRACING and ": " in row.detail and row.detail != INPUT_TRACES]
     yield from _traced_again(report, [row for row in again if not row.detail.endswith(MADE_AGAIN)])
@@ -77,7 +77,7 @@ def _of_plain_functions(report: ProfileRows) -> Iterable[Cost]:
 
 
 def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of traces for other arguments."""
+    """Yields the cost of traces for other arguments."""
     if not rows:
         return
     worst, of_worst = _worst(rows)
@@ -94,7 +94,7 @@ def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of traces of functions that were made again."""
+    """Yields the cost of traces of functions that were made again."""
     if not rows:
         return
     worst, of_worst = _worst(rows)
@@ -109,7 +109,7 @@ def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def _worst(rows: list[Row]) -> tuple[str, list[Row]]:
-    """The function whose traces take longest, and its rows."""
+    """Returns the function whose traces take longest, and its rows."""
     by_function: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_function[row.detail.partition(": ")[0]].append(row)
@@ -117,7 +117,7 @@ def _worst(rows: list[Row]) -> tuple[str, list[Row]]:
 
 
 def _with_lifting(report: ProfileRows, rows: list[Row]) -> int:
-    """The nanoseconds of traces, with their part of the lifting that follows traces."""
+    """Returns the nanoseconds of traces, with their part of the lifting that follows traces."""
     lifting = sum(row.times.total_ns for row in report.rows if row.phase == LIFTING)
     times = sum(row.times.calls for row in rows)
     return sum(row.times.total_ns for row in rows) + lifting * times // max(_traces(report), 1)
@@ -287,7 +287,7 @@ def _in_the_pool(report: ProfileRows) -> str:
 
 
 def _hook_parts(report: ProfileRows) -> list[Cost]:
-    """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
+    """Returns the costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     passes = {part.name for part in report.sessions if part.is_pass}
     for row in report.rows:
@@ -373,7 +373,7 @@ def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
 
 
 def _called_most_often(report: ProfileRows) -> list[str]:
-    """The hooks that are called at least half as often as any, by name."""
+    """Returns the hooks that are called at least half as often as any, by name."""
     called = [row for row in report.rows if row.is_hook and row.phase == "after_run"]
     most = max((row.times.calls for row in called), default=0)
     return list(dict.fromkeys(row.owner for row in called if 2 * row.times.calls >= most))
@@ -389,7 +389,7 @@ _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "s
 
 
 def _session_parts(report: ProfileRows) -> Iterable[Cost]:
-    """The costs that the program can change and that belong to no hook."""
+    """Yields the costs that the program can change and that belong to no hook."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in report.session:
         rows[row.phase].append(row)
@@ -460,7 +460,7 @@ def _on_plans(report: ProfileRows, made: int) -> str:
 
 
 def _plans_made_once(report: ProfileRows) -> Iterable[str]:
-    """A sentence about plans whose share is large only because there were few steps."""
+    """Yields a sentence about plans whose share is large only because there were few steps."""
     rows = [row for row in report.session if row.phase == PLAN_MAKING]
     made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
     if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
@@ -471,7 +471,7 @@ def _plans_made_once(report: ProfileRows) -> Iterable[str]:
 
 
 def _outside_of_steps(report: ProfileRows) -> Iterable[str]:
-    """A sentence about a program that spends most of its time outside of steps."""
+    """Yields a sentence about a program that spends most of its time outside of steps."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole or report.wall_ns >= _SMALL_PART * whole:
         return

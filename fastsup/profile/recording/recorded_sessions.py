@@ -100,7 +100,7 @@ def watch_saves(hooks: Iterable[Any]) -> Callable[[], None]:
 
 
 def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
-    """A function that describes a session, and doesn't keep it alive.
+    """Returns a function that describes a session, and doesn't keep it alive.
 
     Args:
       session: a session of any class.

@@ -117,7 +117,7 @@ class StepCost:
         return known * rows
 
     def _rows_of(self, op: ops.Operation, sizes: list[int | None], known: float) -> float | None:
-        """The first dimension that isn't known, as far as it follows from the size of a batch."""
+        """Returns the first dimension that isn't known, as far as it follows from the size of a batch."""
         if op.type in _FROM_DATASETS:
             return None if sizes[0] is not None or self._batch_size is None else float(self._batch_size)
         if op.type.startswith(_RESIZING):
@@ -130,7 +130,7 @@ class StepCost:
 
 
 def _batch_size(graph: ops.Graph) -> int | None:
-    """The size of the largest batches that the graph's datasets make. None if there are none, or not all are known."""
+    """Returns the size of the largest batches of the graph's datasets, or None unless all are known."""
     sizes = [
         _constant(op.inputs[_BATCH_SIZE_INPUT[op.type]])
         for op in graph.get_operations()
@@ -164,7 +164,7 @@ _IN_FUNCTION = 4 << 10
 
 
 def callable_bytes(operations: Iterable[ops.Operation]) -> int:
-    """An estimate of the bytes of a callable, rather too high than too low.
+    """Returns an estimate of the bytes of a callable, rather too high than too low.
 
     Args:
       operations: the callable's operations.

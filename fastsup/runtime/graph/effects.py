@@ -32,12 +32,12 @@ _CALLS_PROGRAM = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def has_effect(op: ops.Operation) -> bool:
-    """Whether an operation changes something that lasts longer than the run, or is seen outside of it."""
+    """Returns True if an operation changes something that lasts longer than the run, or is seen outside of it."""
     return not is_pure(op)
 
 
 def is_pure(op: ops.Operation) -> bool:
-    """Whether an operation may be run once more, on its own, without an effect."""
+    """Returns True if an operation may be run once more, on its own, without an effect."""
     if op.type in FUNCTION_CALLS:
         return all(_is_pure_type(node.op) for node in nodes_of_functions(op))
     return _is_pure_type(op.type)
@@ -68,7 +68,7 @@ CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "
 
 
 def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bool:
-    """Whether a function, or one that it calls, may write something.
+    """Returns True if a function, or one that it calls, may write something.
 
     Args:
       name: the function's name.
@@ -136,12 +136,12 @@ def added_by_call(node: Any, places: list[int], find: Callable[[str], Any]) -> i
 
 
 def _node_of(source: str) -> str:
-    """The name of the node, or of the argument, that an input of a function's node comes from."""
+    """Returns the name of the node, or of the argument, that an input of a function's node comes from."""
     return source.lstrip("^").split(":")[0]
 
 
 def _needed_for(nodes: dict[str, Any], sources: list[str]) -> set[str]:
-    """The names of the nodes of a function without which the sources aren't there."""
+    """Returns the names of the nodes of a function without which the sources aren't there."""
     needed: set[str] = set()
     waiting = list(map(_node_of, sources))
     while waiting:
@@ -153,7 +153,7 @@ def _needed_for(nodes: dict[str, Any], sources: list[str]) -> set[str]:
 
 
 def _constant(nodes: dict[str, Any], source: str) -> int:
-    """The non-negative constant that an input of a function's node is, cast or not, or UNKNOWN."""
+    """Returns the non-negative constant that an input of a function's node is, cast or not, or UNKNOWN."""
     node = nodes.get(_node_of(source))
     while node is not None and node.op in ("Cast", "Identity"):
         node = nodes.get(_node_of(node.input[0]))
@@ -192,7 +192,7 @@ def access_of(operations: Iterable[ops.Operation]) -> VariableAccess:
 
 
 def writes_variable(op: ops.Operation) -> bool:
-    """Whether an operation changes a variable or a table."""
+    """Returns True if an operation changes a variable or a table."""
     if op.type in READS or op.type in PASSES_ON:
         return False
     if op.type.startswith(_TABLE_WRITERS):
@@ -212,7 +212,7 @@ def writes_variable(op: ops.Operation) -> bool:
 
 
 def takes_reference(op: ops.Operation, tensor: Any) -> bool:
-    """Whether an operation takes the variable itself, not a copy of its value."""
+    """Returns True if an operation takes the variable itself, not a copy of its value."""
     if tensor.dtype == dtypes.resource:
         return True
     if op.op_def is None:
@@ -230,7 +230,7 @@ def _definition(graph: Any, name: str) -> Any:
 
 
 def handle_source(tensor: Any) -> ops.Operation:
-    """The operation that produces a handle."""
+    """Returns the operation that produces a handle."""
     op: ops.Operation = tensor.op
     seen = set()
     while op.type in PASSES_ON and op.inputs and op not in seen:
@@ -307,7 +307,7 @@ class CanFail:
         self._looked_up: set[ops.Operation] = set()
 
     def __call__(self, op: ops.Operation) -> bool:
-        """Whether an operation can fail."""
+        """Returns True if an operation can fail."""
         if op.type in _OF_SHAPES or (op.inputs and self._are_of_shapes(op.inputs) and is_pure(op)):
             self._of_shapes.add(op)
         if op.type.startswith(_LOOKS_UP):
@@ -357,10 +357,10 @@ Test = Callable[[ops.Operation], bool]
 
 
 def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
-    """Whether a step changes a variable that it may leave unchanged, or not, in the run that finds the input's end.
+    """Returns True if the run that finds the input's end may or may not change a variable, depending on the order.
 
-    A step that reads a dataset beyond its end fails with OutOfRangeError, which is how most evaluations end. The
-    variable that counts evaluations doesn't count: it isn't read after the end of the input.
+    A step that reads past the end of a dataset fails with OutOfRangeError, which is how most evaluations end. The
+    counter of evaluations is ignored, because it isn't read after the end of the input.
 
     Args:
       step: the operations of a graph's steps.
@@ -375,7 +375,7 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
 def unordered(
     operations: Iterable[ops.Operation], may_fail: Test, may_have_effect: Test
 ) -> Iterator[tuple[ops.Operation, ops.Operation, bool]]:
-    """The pairs of an operation with an effect and one that can fail of which neither depends on the other.
+    """Yields the pairs of an operation with an effect and one that can fail of which neither depends on the other.
 
     An operation that calls a function makes a pair with itself if both can be in the function.
 

@@ -113,14 +113,14 @@ class GlobalStepWrites:
         ]
 
     def _function_holds_variable(self, name: str) -> bool:
-        """Whether a function makes a handle of the variable for itself, instead of being given one."""
+        """Returns True if a function makes a handle of the variable for itself, instead of being given one."""
         return any(
             node.op == "VarHandleOp" and (node.attr["shared_name"].s or node.name.encode()) == self._shared_name
             for node in self._functions[name].node_def
         )
 
     def _constant_added(self, op: ops.Operation) -> int:
-        """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
+        """Returns the non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
         context = op._get_control_flow_context()
         while context is not None and context.IsXLAContext():
             context = context.outer_context  # A call that XLA compiles has one, and is made in any case.
@@ -179,7 +179,7 @@ def resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
 
 
 def _reached_from(op: ops.Operation) -> set[ops.Operation]:
-    """The operations that can't run without this one, itself included."""
+    """Returns the operations that can't run without this one, itself included."""
     reached = set()
     waiting = [op]
     while waiting:
@@ -193,7 +193,7 @@ def _reached_from(op: ops.Operation) -> set[ops.Operation]:
 
 
 def _constant(op: ops.Operation) -> Any:
-    """The value of a constant, cast or not, else None. (tensor_util.constant_value() would make it unfeedable.)"""
+    """Returns a constant's value, cast or not, or None. tensor_util.constant_value() would make it unfeedable."""
     if op.type == "Const":
         return tensor_util.MakeNdarray(op.get_attr("value"))
     if op.type not in ("Cast", "Identity"):

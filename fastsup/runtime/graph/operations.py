@@ -17,28 +17,28 @@ _STATEFUL_CALLS = FUNCTION_CALLS - {"StatelessIf", "StatelessCase", "StatelessWh
 
 
 def function_defs(graph: ops.Graph) -> list[Any]:
-    """The functions of a graph, as FunctionDefs, from its list of them: serializing the graph costs by its size."""
+    """Returns a graph's functions as FunctionDefs. Reads its list, because serializing a large graph is slow."""
     return [function.cached_definition for function in graph._functions.values()]
 
 
 def types_in_functions(graph: ops.Graph) -> set[str]:
-    """The types of the operations in a graph's functions."""
+    """Returns the types of the operations in a graph's functions."""
     return {node.op for definition in function_defs(graph) for node in definition.node_def}
 
 
 def named_functions(node: Any) -> set[str]:
-    """The names of the functions that a NodeDef names."""
+    """Returns the names of the functions that a NodeDef names."""
     named = {value.func.name for value in node.attr.values() if value.HasField("func")}
     return named | {function.name for value in node.attr.values() for function in value.list.func}
 
 
 def called_functions(graph: ops.Graph, node: Any) -> set[str]:
-    """The same, of the graph's own functions alone."""
+    """Returns the same, of the graph's own functions alone."""
     return {name for name in named_functions(node) if name in graph._functions}
 
 
 def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
-    """The nodes of all functions that an operation calls, and that those call."""
+    """Yields the nodes of all functions that an operation calls, and that those call."""
     waiting, seen = [op.node_def], set[str]()
     while waiting:
         node = waiting.pop()
@@ -50,7 +50,7 @@ def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
 
 
 def calls_type(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
-    """Whether an operation calls a function that has an operation of a wanted type.
+    """Returns True if an operation calls a function that has an operation of a wanted type.
 
     Args:
       op: the operation.
@@ -60,7 +60,7 @@ def calls_type(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
 
 
 def sources_of(op: ops.Operation) -> list[ops.Operation]:
-    """The operations that an operation runs after: of its inputs and its control inputs."""
+    """Returns the operations that an operation runs after: of its inputs and its control inputs."""
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
@@ -84,7 +84,7 @@ def upstream_operations(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> s
 
 
 def outlive_callables(operations: Iterable[ops.Operation]) -> bool:
-    """Whether kernels of these operations refer to a callable that has run them, even once it is released.
+    """Returns True if kernels of these operations refer to a callable that has run them, even once it is released.
 
     The runtime keeps the kernels of stateful operations as long as the session lives. Those that call functions know
     them by the address of the callable's function library. A callable that was released would leave its address to

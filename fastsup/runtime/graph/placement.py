@@ -37,7 +37,7 @@ def check_one_device(
       remedy: a sentence with the replacement for the executor.
 
     Raises:
-      tf.errors.UnimplementedError: the step has operations on several devices.
+      tf.errors.UnimplementedError: If the step has operations on several devices.
     """
     found = devices_of_step(operations, feeds, devices)
     if len(found) > 1:
@@ -46,7 +46,7 @@ def check_one_device(
 
 
 def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError:
-    """The error for the single-threaded executor of a step on several devices.
+    """Returns the error for the single-threaded executor of a step on several devices.
 
     Args:
       places: what is on each of them, as a list for the message.
@@ -63,7 +63,7 @@ def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError
 def devices_of_step(
     operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]
 ) -> dict[str, str]:
-    """The devices of a step, as far as the graph says it, each with the first thing there, for a message.
+    """Returns the devices of a step, as far as the graph says it, each with the first thing there, for a message.
 
     Args:
       operations: the operations of the step.
@@ -81,7 +81,7 @@ def devices_of_step(
 
 
 def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]) -> bool:
-    """True if a step is on a single device.
+    """Returns True if a step is on a single device.
 
     Args:
       operations: the operations of the step.
@@ -96,7 +96,7 @@ def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any],
 
 
 def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str]) -> bool:
-    """True if operations are only on the first CPU device, regardless of feeds and fetches.
+    """Returns True if operations are only on the first CPU device, regardless of feeds and fetches.
 
     Args:
       operations: the operations.
@@ -123,8 +123,10 @@ class _Placement:
         return bool(self._others)
 
     def devices_of(self, op: ops.Operation) -> set[str]:
-        """The devices that an operation, and the functions that it calls, ask for. None of an operation that goes along
-        with others."""
+        """Returns the devices that an operation and the functions that it calls request.
+
+        An operation that is placed with others requests none.
+        """
         found = set()
         name = self._device_of(op)
         if name is not None:
@@ -166,7 +168,7 @@ class _Placement:
 
 
 def _makes_values(op: ops.Operation) -> bool:
-    """Whether an operation without inputs makes values that the placer makes where they are needed."""
+    """Returns True if an operation without inputs makes values that the placer makes where they are needed."""
     return not any(output.dtype == "resource" for output in op.outputs)
 
 
@@ -178,7 +180,7 @@ _WITH_BRANCHES = FUNCTIONAL_CONTROL_FLOW | PLAIN_CALLS
 
 
 def threads_held(operations: Iterable[ops.Operation]) -> dict[ops.Operation, int]:
-    """The largest number of threads that each operation with branches, or with a function, holds at a time.
+    """Returns the largest number of threads that each operation with branches, or with a function, holds at a time.
 
     Args:
       operations: operations of one graph.
@@ -199,7 +201,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
       remedy: a sentence with the replacement for the executor.
 
     Raises:
-      tf.errors.UnimplementedError: the conditionals are nested deeper than the inter-op pool has threads.
+      tf.errors.UnimplementedError: If the conditionals are nested deeper than the inter-op pool has threads.
     """
     threads = config.inter_op_parallelism_threads or _cores()
     for op, held in threads_held(operations).items():
@@ -213,7 +215,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
 
 
 def _cores() -> int:
-    """The number of processor cores that this process may use."""
+    """Returns the number of processor cores that this process may use."""
     # Not on macOS.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -226,7 +228,7 @@ class _Nesting:
         self._known: dict[tuple[str, bool], int] = {}
 
     def threads(self, nodes: Iterable[Any], held: int) -> int:
-        """The number of threads that some NodeDefs hold, with the ones that conditionals around them hold."""
+        """Returns the number of threads that some NodeDefs hold, with the ones that conditionals around them hold."""
         return max((self._threads_of(node, held) for node in nodes if node.op in _WITH_BRANCHES), default=held)
 
     def _threads_of(self, node: Any, held: int) -> int:

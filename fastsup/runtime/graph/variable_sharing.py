@@ -102,7 +102,7 @@ class _Use:
         self.read_without_copy: ops.Operation | None = None
 
     def is_shared(self, is_remote: bool) -> bool:
-        """Whether a value that is read is kept as it is. Where the read has made a copy, that is kept."""
+        """Returns True if a value that is read is kept as it is. Where the read has made a copy, that is kept."""
         if self.has_rows:
             return not self.is_foreign and not is_remote and self.read_without_copy is None
         return not self.is_foreign and not self.is_copied_on_write
@@ -117,14 +117,14 @@ class _Use:
 
 
 def _is_tensorflows(op_type: str) -> bool:
-    """Whether an operation is TensorFlow's own. Those of other libraries may write in place what others still read."""
+    """Returns True for TensorFlow's operations. Other libraries' may write in place while others still read."""
     from tensorflow import raw_ops
 
     return hasattr(raw_ops, op_type)
 
 
 def _variable_read_by(tensor: Any) -> ops.Operation | None:
-    """The handle of the resource variable whose value a tensor is; None for any other tensor."""
+    """Returns the handle of the resource variable whose value a tensor is; None for any other tensor."""
     op = tensor.op
     while op.type in _SAME_VALUE and op.inputs:
         op = op.inputs[0].op
@@ -182,7 +182,7 @@ def _users(handle: ops.Operation) -> Iterator[ops.Operation]:
 
 
 def _types_in(names: Iterable[str], functions: Mapping[str, Any]) -> set[str]:
-    """The types of the operations with inputs that functions run, those of functions that they call included."""
+    """Returns the types of operations with inputs in functions, including the functions that these call."""
     types: set[str] = set()
     waiting, seen = list(names), set(names)
     while waiting:

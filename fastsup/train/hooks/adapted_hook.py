@@ -81,7 +81,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
       hook: the `fastsup.core.Hook`.
 
     Raises:
-      TypeError: `hook` is another object.
+      TypeError: If `hook` is another object.
     """
 
     def __init__(self, hook: LoopHook) -> None:

@@ -57,7 +57,7 @@ class GlobalStepHook(ScheduledHook):
         """Finds the global step of the graph.
 
         Raises:
-          RuntimeError: the graph has no global step.
+          RuntimeError: If the graph has no global step.
         """
         self._require_global_step()
         super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
@@ -131,5 +131,5 @@ class TriggerRace:
         self._thread = get_ident()
 
     def is_another(self, asked_after: int) -> bool:
-        """True if another thread has written since a request. A hook that is in a session twice writes twice."""
+        """Returns True if another thread wrote after a request. A hook that is in a session twice writes twice."""
         return self._writes != asked_after and self._thread != get_ident()

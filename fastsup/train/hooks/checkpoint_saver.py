@@ -46,8 +46,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         `after_save`. The last checkpoint is written before `end` returns. The snapshot needs memory.
 
     Raises:
-      TypeError: an interval isn't a number, or `checkpoint_dir` isn't a path.
-      ValueError: both or neither of `save_secs` and `save_steps` were given, or both `saver` and `scaffold`.
+      TypeError: If an interval isn't a number, or `checkpoint_dir` isn't a path.
+      ValueError: If both or neither of `save_secs` and `save_steps` were given, or both `saver` and `scaffold`.
     """
 
     _NAME = "CheckpointSaverHook"

@@ -34,8 +34,8 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
       summary_op: string tensor with a serialized Summary, or a list of such tensors. Exactly one of the two.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of a pair were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither of a pair were given.
     """
 
     _NAME = "SummarySaverHook"
@@ -112,8 +112,8 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of `every_n_steps` and `every_n_secs` were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither of `every_n_steps` and `every_n_secs` were given.
     """
 
     _NAME = "StepCounterHook"
@@ -185,8 +185,8 @@ class ProfilerHook(NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
       show_memory: whether the trace shows the sizes and lifetimes of tensors.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of `save_steps` and `save_secs` were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither of `save_steps` and `save_secs` were given.
     """
 
     _NAME = "ProfilerHook"

@@ -47,8 +47,8 @@ class ProgressHook(AdaptedHook):
       file: text stream to write to. None: `sys.stderr`.
 
     Raises:
-      ValueError: `every_secs` or `total` isn't positive.
-      TypeError: `tensors` aren't tensors, `every_secs` isn't a number, `total` isn't an integer, or `file` isn't a
+      ValueError: If `every_secs` or `total` isn't positive.
+      TypeError: If `tensors` aren't tensors, `every_secs` isn't a number, `total` isn't an integer, or `file` isn't a
         stream.
     """
 

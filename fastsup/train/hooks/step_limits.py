@@ -79,8 +79,8 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
       last_step: global step to stop at. Exactly one of the two.
 
     Raises:
-      ValueError: both or neither of `num_steps` and `last_step` were given.
-      TypeError: it isn't a number.
+      ValueError: If both or neither of `num_steps` and `last_step` were given.
+      TypeError: If it isn't a number.
     """
 
     _NAME = "StopAtStepHook"
@@ -99,8 +99,8 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
         """The hook that a `StepLoop` takes in the place of this one.
 
         Raises:
-          AttributeError: a subclass overrides a callback, which that hook wouldn't call.
-          TypeError: the step isn't an integer.
+          AttributeError: If a subclass overrides a callback, which that hook wouldn't call.
+          TypeError: If the step isn't an integer.
         """
         kind = type(self)
         if (kind.before_run, kind.after_run) != (StopAtStepHook.before_run, StopAtStepHook.after_run):

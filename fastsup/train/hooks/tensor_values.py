@@ -29,8 +29,8 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
       formatter: function from a dictionary of tags and values to the line.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
+      TypeError: If an interval isn't a number.
+      ValueError: If both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
     _schedule_reads = frozenset({"_timer"})

@@ -35,8 +35,8 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         the DeadlineExceededError.
 
     Raises:
-      TypeError: `timeout_secs` isn't a number, or `stop` isn't a bool.
-      ValueError: `timeout_secs` isn't positive and finite.
+      TypeError: If `timeout_secs` isn't a number, or `stop` isn't a bool.
+      ValueError: If `timeout_secs` isn't positive and finite.
     """
 
     def __init__(self, timeout_secs: float, stop: bool = False) -> None:

@@ -52,7 +52,7 @@ __all__ = [
 
 
 def is_by_signal(error_type: Any) -> bool:
-    """True if an exception is the interrupt that a stop signal raises."""
+    """Returns True if an exception is the interrupt that a stop signal raises."""
     return error_type is not None and stop_signals.received() and issubclass(error_type, KeyboardInterrupt | SystemExit)
 
 
@@ -78,7 +78,7 @@ def hooks_argument(name: str, hooks: Any) -> Any:
 
 
 def _is_of_loops(hook: Any) -> bool:
-    """True for a hook of step loops that isn't a hook of sessions too."""
+    """Returns True for a hook of step loops that isn't a hook of sessions too."""
     return isinstance(hook, LoopHook) and not hasattr(hook, "before_run")
 
 
@@ -213,7 +213,7 @@ class _MonitoredSession(MonitoredSessionBase):
 
         Raises:
           StopIteration: `step_fn` has called `request_stop()`. It ends a `with` block normally.
-          ValueError: `step_fn` has other arguments.
+          ValueError: If `step_fn` has other arguments.
         """
         arguments = function_utils.fn_args(step_fn)
         if arguments in (("step_context",), ("self", "step_context")):
@@ -246,7 +246,7 @@ class _MonitoredSession(MonitoredSessionBase):
         """Calls the hooks' `end`, stops the session's threads and closes the session.
 
         Raises:
-          RuntimeError: the session is closed already.
+          RuntimeError: If the session is closed already.
           SystemExit, KeyboardInterrupt: a signal has requested the end of the program.
           Exception: the error of a hook's `end`, or the first error of a thread.
         """
@@ -392,9 +392,9 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         program, if one is on.
 
     Raises:
-      TypeError: `hooks` isn't iterable, or has an object that isn't a session-run hook.
-      AttributeError: `hooks` has an object without `begin`.
-      RuntimeError: the model isn't ready after it was initialized.
+      TypeError: If `hooks` isn't iterable, or has an object that isn't a session-run hook.
+      AttributeError: If `hooks` has an object without `begin`.
+      RuntimeError: If the model isn't ready after it was initialized.
       Exception: the error of a hook or of the session creator.
     """
 

@@ -73,7 +73,7 @@ class _ServerWatch:
         return bool(self._coord.should_stop()) or self._progress() != seen
 
     def _all_answer(self, session: Session, seen: Any) -> bool:
-        """Whether all tasks answer, or the session continues or ends during the probe."""
+        """Returns True if all tasks answer, or the session continues or ends during the probe."""
         self._probe = self._probe or probe_servers(os.fsdecode(session.sess_str), session._config)
         try:
             for _ in range(max(1, round(ANSWER_SECS / _POLL_SECS))):

@@ -65,12 +65,12 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         return self._session_manager
 
     def _new_session_manager(self, **options: Any) -> Any:
-        """Makes the SessionManager. A subclass may create a different one."""
+        """Creates the SessionManager. A subclass may create a different one."""
         return session_manager.SessionManager(**options)
 
 
 class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]
-    """Makes the session of a chief, which initializes or restores the model.
+    """Creates the session of a chief, which initializes or restores the model.
 
     Args:
       scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
@@ -84,9 +84,9 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
       max_wait_secs: seconds to wait at most until every server that the session needs answers. None: no limit.
 
     Raises:
-      AttributeError: `scaffold` isn't a Scaffold.
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `recovery_wait_secs` isn't finite, or `restore` is unknown.
+      AttributeError: If `scaffold` isn't a Scaffold.
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `recovery_wait_secs` isn't finite, or `restore` is unknown.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: a server didn't answer within `max_wait_secs`.
+          tf.errors.DeadlineExceededError: If a server didn't answer within `max_wait_secs`.
           Exception: as `SessionManager.prepare_session`.
         """
         manager = self._finalize_graph()
@@ -132,7 +132,7 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
 
 
 class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSessionCreator):  # type: ignore[misc]
-    """Makes the session of a worker, which waits until the chief has got the model ready.
+    """Creates the session of a worker, which waits until the chief has got the model ready.
 
     Args:
       scaffold: `Scaffold` with the operations that check the model. Defaults to one that takes them from the graph.
@@ -143,9 +143,9 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
       recovery_wait_secs: the most seconds between two checks of the model. The first ones come sooner.
 
     Raises:
-      AttributeError: `scaffold` isn't a Scaffold.
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `recovery_wait_secs` isn't finite.
+      AttributeError: If `scaffold` isn't a Scaffold.
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `recovery_wait_secs` isn't finite.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+          tf.errors.DeadlineExceededError: If the model wasn't ready after `max_wait_secs`.
         """
         return self._finalize_graph().wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs

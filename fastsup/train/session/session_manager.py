@@ -132,7 +132,7 @@ def limit_text(seconds: float | None) -> str:
 
 
 def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededError:
-    """Makes the error of a wait that has reached its limit."""
+    """Creates the error of a wait that has reached its limit."""
     text = f"Session was not ready after waiting {int(limit)} secs. Waited for {awaited}"
     return errors.DeadlineExceededError(None, None, text)
 
@@ -376,8 +376,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         tensors that the model doesn't have. A tensor of another shape or type is an error in both modes.
 
     Raises:
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `ready_for_local_init_op` was given without `local_init_op`, `recovery_wait_secs` isn't finite, or
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `ready_for_local_init_op` was given without `local_init_op`, `recovery_wait_secs` isn't finite, or
         `restore` is unknown.
     """
 
@@ -426,7 +426,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         init_feed_dict: Any = None,
         init_fn: Callable[[Any], Any] | None = None,
     ) -> Session:
-        """Makes a session and restores its model from a checkpoint, or initializes it if there is none.
+        """Creates a session and restores its model from a checkpoint, or initializes it if there is none.
 
         Args:
           master: the execution engine to connect to.
@@ -445,10 +445,11 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          RuntimeError: there is neither a checkpoint nor a way to initialize the model, or the model isn't ready after
-            it was initialized.
-          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't exist.
-          NoIntactCheckpointError: there are checkpoints, and each is damaged. A tf.errors.DataLossError.
+          RuntimeError: If there is neither a checkpoint nor a way to initialize the model, or the model isn't ready
+            after it was initialized.
+          ValueError: If both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't
+            exist.
+          NoIntactCheckpointError: If there are checkpoints, and each is damaged. A tf.errors.DataLossError.
           tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
         """
 
@@ -498,7 +499,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """Makes a session and restores its model from a checkpoint, if there is one.
+        """Creates a session and restores its model from a checkpoint, if there is one.
 
         Args:
           master: the execution engine to connect to.
@@ -513,8 +514,9 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           (session, ready). `ready` is True if a checkpoint was restored and the model is ready after that.
 
         Raises:
-          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't exist.
-          NoIntactCheckpointError: there are checkpoints, and each is damaged. A tf.errors.DataLossError.
+          ValueError: If both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't
+            exist.
+          NoIntactCheckpointError: If there are checkpoints, and each is damaged. A tf.errors.DataLossError.
           tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
         """
         session, restored = self._restore_checkpoint(
@@ -540,7 +542,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             return session, readiness.model_ready
 
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float | None = float("inf")) -> Session:
-        """Makes a session once another process has got the model ready.
+        """Creates a session once another process has got the model ready.
 
         The model is checked every `recovery_wait_secs`. The log lists the missing variables, at growing intervals.
 
@@ -553,7 +555,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+          tf.errors.DeadlineExceededError: If the model wasn't ready after `max_wait_secs`.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
         looks_early = self._looks_early and bool(master)
@@ -624,7 +626,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         config: Any = None,
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
-        """Makes a session and restores a checkpoint, if there is one: (session, path of the checkpoint or None)."""
+        """Creates a session and restores a checkpoint, if there is one: (session, path of the checkpoint or None)."""
         # Initializing a TPU clears its memory, so it comes before the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)

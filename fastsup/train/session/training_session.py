@@ -36,13 +36,13 @@ def interval_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) ->
 
 
 def is_on(**intervals: Any) -> bool:
-    """Whether one of the intervals is above 0.
+    """Returns True if one of the intervals is above 0.
 
     Args:
       **intervals: numbers, or None, by the names of the arguments.
 
     Raises:
-      TypeError: one is neither.
+      TypeError: If one is neither.
     """
     try:
         return any(interval and interval > 0 for interval in intervals.values())
@@ -76,7 +76,7 @@ def MonitoredTrainingSession(
     profiler: Any = None,
     progress: bool = False,
 ) -> MonitoredSession:
-    """Makes a `MonitoredSession` with the standard hooks of training: checkpoints, summaries, and the rate of steps.
+    """Creates a `MonitoredSession` with the standard hooks of training: checkpoints, summaries, and the rate of steps.
 
         with MonitoredTrainingSession(checkpoint_dir=logdir, hooks=[StopAtStepHook(last_step=10_000)]) as session:
             while not session.should_stop():
@@ -117,11 +117,12 @@ def MonitoredTrainingSession(
       A `MonitoredSession`, ready to run.
 
     Raises:
-      TypeError: hooks aren't hooks, an interval isn't a number, or a switch isn't a bool.
-      ValueError: `restore` is unknown, or an argument has no valid value.
-      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialized.
-      NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
-      tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
+      TypeError: If hooks aren't hooks, an interval isn't a number, or a switch isn't a bool.
+      ValueError: If `restore` is unknown, or an argument has no valid value.
+      RuntimeError: If a hook needs a global step and the graph has none, or the model isn't ready after it is
+        initialized.
+      NoIntactCheckpointError: If `checkpoint_dir` has checkpoints, and each is damaged.
+      tf.errors.DeadlineExceededError: If the chief, or a server, wasn't ready after `max_wait_secs`.
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     check_flag(async_save=async_save)

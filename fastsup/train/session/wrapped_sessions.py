@@ -89,7 +89,7 @@ def recover_from(errors: Callable[[], tuple[type[Exception], ...]]) -> None:
 
 
 def _ended_in(session: Any) -> tuple[int, int]:
-    """How many steps have run with their hooks in a nest of sessions, and how many saves have ended there."""
+    """Returns how many steps have run with their hooks in a nest of sessions, and how many saves have ended there."""
     steps = 0
     while isinstance(session, WrappedSession):
         if isinstance(session, HookedSession):
@@ -120,7 +120,7 @@ class WrappedSession(WrappedBase):
         return self._sess.sess_str
 
     def should_stop(self) -> bool:
-        """True if the session should no longer be used. True also after `close`."""
+        """Returns True if the session should no longer be used. True also after `close`."""
         if self._check_stop():
             return True
         session = self._sess
@@ -129,7 +129,7 @@ class WrappedSession(WrappedBase):
         return True
 
     def _check_stop(self) -> bool:
-        """A subclass's own reason to stop."""
+        """Returns a subclass's own reason to stop."""
         return False
 
     def request_stop(self) -> None:
@@ -138,7 +138,7 @@ class WrappedSession(WrappedBase):
             self._sess.request_stop()
 
     def raw_session(self) -> Any:
-        """The innermost session, which no hook sees; None after `close`."""
+        """Returns the innermost session, which no hook sees; None after `close`."""
         return self._sess.raw_session() if isinstance(self._sess, WrappedSession) else self._sess
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class HookedSession(WrappedSession):
         """Runs one step, between the hooks' `before_run` and `after_run`.
 
         Raises:
-          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+          RuntimeError: If a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
         """
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
@@ -432,7 +432,7 @@ set_session_classes(RecoverableSession, CoordinatedSession, HookedSession)
 
 
 class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
-    """Makes a session with its coordinator, queue runners and hooks, at the start and after each preemption."""
+    """Creates a session with its coordinator, queue runners and hooks, at the start and after each preemption."""
 
     def __init__(self, session_creator: Any, hooks: Any, stop_grace_period_secs: float) -> None:
         self._session_creator = session_creator
@@ -449,7 +449,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         self._unfinished: CoordinatedSession | None = None
 
     def create_session(self) -> Any:
-        """Makes a session, starts its queue runners and calls the hooks' `after_create_session`."""
+        """Creates a session, starts its queue runners and calls the hooks' `after_create_session`."""
         self.close_unfinished()
         session = self.tf_sess = self._session_creator.create_session()
         # The monitored session decides which errors end it normally, so the coordinator must report all of them.

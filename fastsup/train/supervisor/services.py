@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Sessions:
-    """Makes the sessions of a Supervisor, and ends them."""
+    """Creates the sessions of a Supervisor, and ends them."""
 
     def __init__(
         self,

@@ -221,12 +221,12 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         the whole program, if one is on.
 
     Raises:
-      RuntimeError: eager execution is enabled.
-      AttributeError: `graph` isn't a graph, or `saver` isn't a saver.
-      TypeError: an argument is of another wrong type.
-      ValueError: an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
+      RuntimeError: If eager execution is enabled.
+      AttributeError: If `graph` isn't a graph, or `saver` isn't a saver.
+      TypeError: If an argument is of another wrong type.
+      ValueError: If an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
         variable has no device.
-      tf.errors.OpError: `logdir` couldn't be made.
+      tf.errors.OpError: If `logdir` couldn't be made.
     """
 
     USE_DEFAULT = USE_DEFAULT
@@ -351,7 +351,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Any:
-        """Makes a session whose model is ready. The chief gets the model ready; every other replica waits for that.
+        """Creates a session whose model is ready. The chief gets the model ready; every other replica waits for that.
 
         Args:
           master: the execution engine to connect to.
@@ -364,8 +364,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The session, which the caller has to close.
 
         Raises:
-          RuntimeError: the model isn't ready after it was initialized.
-          tf.errors.DeadlineExceededError: the chief hadn't got the model ready after `max_wait_secs`.
+          RuntimeError: If the model isn't ready after it was initialized.
+          tf.errors.DeadlineExceededError: If the chief hadn't got the model ready after `max_wait_secs`.
         """
         return self._sessions.prepare(master, config, wait_for_checkpoint, max_wait_secs, start_standard_services)
 
@@ -382,7 +382,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The started threads; None without a `logdir`.
 
         Raises:
-          RuntimeError: this Supervisor isn't the chief.
+          RuntimeError: If this Supervisor isn't the chief.
         """
         return start_services(self, sess)
 
@@ -398,7 +398,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The started threads.
 
         Raises:
-          RuntimeError: eager execution is enabled.
+          RuntimeError: If eager execution is enabled.
         """
         if context.executing_eagerly():
             raise RuntimeError("Queues are not compatible with eager execution.")
@@ -425,8 +425,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The started thread.
 
         Raises:
-          ValueError: `timer_interval_secs` is infinite, or arguments were given without a function.
-          TypeError: `target` can't be called, or `timer_interval_secs` isn't a number.
+          ValueError: If `timer_interval_secs` is infinite, or arguments were given without a function.
+          TypeError: If `target` can't be called, or `timer_interval_secs` isn't a number.
         """
         check_seconds("timer_interval_secs", timer_interval_secs, "pass None for no pause between two calls")
         if target is not None and not callable(target):
@@ -446,7 +446,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           ignore_live_threads: whether to ignore threads that outlive `stop_grace_secs`.
 
         Raises:
-          RuntimeError: a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
+          RuntimeError: If a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
           Exception: the first error that was reported to the coordinator.
         """
         self._sessions.stop(threads, close_summary_writer, ignore_live_threads)
@@ -482,8 +482,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           global_step: the step of the summary. None: the present global step.
 
         Raises:
-          TypeError: `summary` isn't a summary.
-          RuntimeError: the Supervisor has no summary writer.
+          TypeError: If `summary` isn't a summary.
+          RuntimeError: If the Supervisor has no summary writer.
         """
         if not self._summary_writer:
             raise RuntimeError("Writing a summary requires a summary writer.")

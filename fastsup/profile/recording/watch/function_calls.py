@@ -19,7 +19,7 @@ __all__ = ["replacements"]
 
 
 def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
-    """The replacement of a TensorFlow method while a profiler is on."""
+    """Yields the replacement of a TensorFlow method while a profiler is on."""
     replaced = functools.partial(
         recorded_calls,
         phase=RUNTIME,
@@ -33,7 +33,7 @@ def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
 
 
 def _code_of(function: Any) -> Any:
-    """The code of the Python function, as TensorFlow counts its calls by."""
+    """Returns the code of the Python function, as TensorFlow counts its calls by."""
     return function._key_for_call_stats
 
 

@@ -54,7 +54,7 @@ _Method = Callable[..., Any]
 
 
 def begin_batch(method: _Method) -> _Method:
-    """A batch begins."""
+    """Wraps the method that is called when a batch starts."""
 
     @functools.wraps(method)
     def on_batch_begin(self: Any, batch: int, logs: Any = None) -> None:
@@ -70,7 +70,7 @@ def begin_batch(method: _Method) -> _Method:
 
 
 def end_batch(method: _Method) -> _Method:
-    """A batch ends."""
+    """Wraps the method that is called when a batch ends."""
 
     @functools.wraps(method)
     def on_batch_end(self: Any, batch: int, logs: Any = None) -> None:
@@ -86,7 +86,7 @@ def end_batch(method: _Method) -> _Method:
 
 
 def begin_loop(method: _Method, names: Sequence[str]) -> _Method:
-    """The loop begins. From here on its callbacks' methods of these names are recorded."""
+    """Wraps the method that is called when the loop starts. From then on, records callbacks by these names."""
 
     @functools.wraps(method)
     def on_begin(self: Any, logs: Any = None) -> None:
@@ -99,7 +99,7 @@ def begin_loop(method: _Method, names: Sequence[str]) -> _Method:
 
 
 def between_batches(method: _Method) -> _Method:
-    """The begin or end of an epoch, or the end of the loop."""
+    """Wraps a method that is called when an epoch starts or ends, or when the loop ends."""
 
     @functools.wraps(method)
     def on_event(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -112,7 +112,7 @@ def between_batches(method: _Method) -> _Method:
 
 
 def timed_batch_part(function: _Method, phase: str) -> _Method:
-    """A function of one argument that is called for each batch, at less cost than `timed` has.
+    """Returns a function of one argument that is called for each batch, at less cost than `timed` has.
 
     Args:
       function: the function. A call whose argument is false, such as empty logs, isn't recorded.
@@ -159,7 +159,7 @@ _first = timed(next, OPEN_INPUT)
 
 
 def replacements(keras: ModuleType) -> Iterator[Replacement]:
-    """The replacements of methods of Keras classes while a profiler is on."""
+    """Yields the replacements of methods of Keras classes while a profiler is on."""
     package = keras.Model.__module__.partition(".")[0]
     yield from _of_models(keras.Model)
     yield from _of_callbacks(keras.callbacks.CallbackList)
@@ -176,7 +176,7 @@ def replacements(keras: ModuleType) -> Iterator[Replacement]:
 
 
 def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
-    """The same for Keras 2, whose step takes its input itself, unseen."""
+    """Yields the same for Keras 2, whose step takes its input itself, unseen."""
     yield from _of_models(tf_keras.Model)
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
 
@@ -280,14 +280,14 @@ def _runner_of_calls(name: str, model: weakref.ref[Any]) -> dict[str, Any]:
 
 
 def _accelerated(model: Any) -> Sequence[Any]:
-    """The `fastsup.keras.FunctionReport`s of a model that is accelerated; else none."""
+    """Returns the `fastsup.keras.FunctionReport`s of a model that is accelerated; else none."""
     acceleration = getattr(model, _ACCELERATION, None)
     functions: Sequence[Any] = () if acceleration is None else acceleration.report(model)
     return functions
 
 
 def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The constructor of an iterator over epochs, whose dataset is timed."""
+    """Returns the constructor of an iterator over epochs, whose dataset is timed."""
 
     @functools.wraps(method)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -311,7 +311,7 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _profiler_among(callbacks: Any) -> Any:
-    """The callback that has a recorder as `profiler` and wants to know when it has recorded, or None."""
+    """Returns the callback that has a recorder as `profiler` and wants to know when it has recorded, or None."""
     callbacks = getattr(callbacks, "callbacks", callbacks)
     for callback in callbacks if isinstance(callbacks, list | tuple) else (callbacks,):
         if isinstance(getattr(callback, "profiler", None), Recorder) and hasattr(callback, "on_profile_end"):
@@ -335,7 +335,7 @@ def _with_timed_batches(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The generator of an epoch's batches, whose first one opens the input."""
+    """Returns the generator of an epoch's batches, whose first one opens the input."""
 
     def first_of(self: Any, batches: Iterator[Any]) -> Iterator[Any]:
         timed_input, around = vars(self).get(_TIMED_INPUT), pass_of_this_thread()

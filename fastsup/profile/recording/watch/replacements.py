@@ -105,7 +105,7 @@ class _AfterImport(MetaPathFinder, Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Makes the module, as its own loader does."""
+        """Creates the module with its own loader."""
         made: ModuleType | None = self._loader.create_module(spec)
         return made
 

@@ -21,7 +21,7 @@ _MOST_OF_A_VALUE = 24
 
 
 def value_text(value: Any) -> str:
-    """An argument as text: a tensor as `float32[8,4]`, structures with their parts, other values as in Python."""
+    """Formats an argument: a tensor as `float32[8,4]`, structures with their parts, other values as in Python."""
     element = getattr(value, "element_spec", None)
     if element is not None:
         return f"iterator of {value_text(element)}"
@@ -45,7 +45,7 @@ def _cut(text: str) -> str:
 
 
 def signature_text(concrete: Any) -> str:
-    """The arguments of a ConcreteFunction as a short text: `float32[8,4], 1`."""
+    """Returns the arguments of a ConcreteFunction as a short text: `float32[8,4], 1`."""
     args, kwargs = concrete.structured_input_signature
     parts = [value_text(value) for value in args]
     parts += [f"{name}={value_text(value)}" for name, value in kwargs.items()]
@@ -53,7 +53,7 @@ def signature_text(concrete: Any) -> str:
 
 
 def leaves(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of the arguments of a trace, by where they are: `{"x[0]": "float32[8,4]"}`."""
+    """Returns the parts of the arguments of a trace, by where they are: `{"x[0]": "float32[8,4]"}`."""
     found: dict[str, str] = {}
     for number, value in enumerate(args):
         found.update(_parts(names[number] if number < len(names) else f"argument {number}", value))
@@ -75,7 +75,7 @@ def _parts(place: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The first part in which two signatures differ: `x[0] is float32[8,4], was float32[5,4]`; "" if none does."""
+    """Describes the first difference of two signatures, such as `x[0] is float32[8,4], was float32[5,4]`, or ""."""
     if list(before) != list(now):
         return "other arguments"
     for place, text in now.items():
@@ -153,6 +153,6 @@ def _reference(function: Any) -> Any:
 
 
 def replacements(func_graph: ModuleType) -> Iterator[Replacement]:
-    """The replacements of TensorFlow functions while a profiler is on."""
+    """Yields the replacements of TensorFlow functions while a profiler is on."""
     detail = Traces().detail
     yield func_graph, "func_graph_from_py_func", functools.partial(timed, phase=TRACING, detail_of=detail)
