@@ -1,8 +1,8 @@
 """The sessions that a monitored session nests: RecoverableSession(CoordinatedSession(HookedSession(session))).
 
-Each can be used, subclassed and replaced separately, like TensorFlow's. Where they are as delivered, a monitored
-session leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
-CoordinatedSessionCreator nests them, at the start and after each preemption.
+Each can be used, subclassed and replaced separately, as in TensorFlow. A monitored session skips unmodified ones: it
+runs a step in the engine of its HookedSession, and calls `_recovers_from` after an error. CoordinatedSessionCreator
+nests them at the start and after each preemption.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: ignore[misc]
-    """The argument of a step function, see `run_step_fn`.
+    """The argument of a step function. See `run_step_fn`.
 
     Args:
       session: the session below all hooks.
@@ -51,7 +51,7 @@ class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: 
 
     @property
     def session(self) -> Any:
-        """The session below all hooks: its runs call no hook."""
+        """The session below all hooks. Its runs call no hooks."""
         return self._session
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,12 +62,12 @@ class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: 
         """Ends the step function and the loop.
 
         Raises:
-          StopIteration: always.
+          StopIteration: Always.
         """
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
-# What `recover_from` was given.
+# The argument of `recover_from`.
 _preemption_errors: Callable[[], tuple[type[Exception], ...]] = tuple
 
 _ADVICE = (
@@ -83,13 +83,13 @@ _RUN_FAILED = (
 
 
 def recover_from(errors: Callable[[], tuple[type[Exception], ...]]) -> None:
-    """Takes the function that returns the errors to recover from: programs replace them in another module."""
+    """Sets the function that returns the errors to recover from, because programs replace them in another module."""
     global _preemption_errors
     _preemption_errors = errors
 
 
 def _ended_in(session: Any) -> tuple[int, int]:
-    """Returns how many steps have run with their hooks in a nest of sessions, and how many saves have ended there."""
+    """Returns how many steps ran with their hooks in nested sessions, and how many saves ended there."""
     steps = 0
     while isinstance(session, WrappedSession):
         if isinstance(session, HookedSession):
@@ -99,7 +99,7 @@ def _ended_in(session: Any) -> tuple[int, int]:
 
 
 class WrappedSession(WrappedBase):
-    """A session around another one, to which it delegates everything.
+    """A session around another session, to which it delegates everything.
 
     Args:
       sess: the session to wrap.
