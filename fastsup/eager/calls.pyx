@@ -1,4 +1,4 @@
-"""The calls of one function: each finds its route by a pattern, and is run by a lifted graph, or goes to TensorFlow."""
+"""The calls of one function. Each finds its route by a pattern, and is run by a lifted graph or by TensorFlow."""
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -37,13 +37,13 @@ cdef class LiftedStep:
     """A ConcreteFunction's graph in a session that shares the eager context's devices.
 
     Args:
-      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
-      choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
-        a trial decides; and that trial, or None.
+      graph: the LiftedGraph. Its `feeds` are the step's inputs, and its boxes hold the others.
+      choose: function without arguments that chooses the executor. It returns the EagerCallable, or None if a trial
+        decides; and that trial, or None.
       pack: function from the flat list of results to the function's results.
 
     Raises:
-      NotLiftable, tf.errors.OpError: as in `choose`.
+      NotLiftable, tf.errors.OpError: As in `choose`.
     """
 
     def __init__(self, graph, choose, pack):
@@ -63,8 +63,8 @@ cdef class LiftedStep:
           The function's results.
 
         Raises:
-          TypeError: one of the feeds isn't an EagerTensor.
-          tf.errors.OpError: the step failed.
+          TypeError: If a feed isn't an EagerTensor.
+          tf.errors.OpError: If the step failed.
         """
         cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
         if inputs is NULL:
@@ -105,7 +105,7 @@ cdef class LiftedStep:
         return self.packed(flat)
 
     cdef int begin_sequences(self, object seeds) except -1:
-        """Chooses what runs the step. Its random sequences start there."""
+        """Chooses the executor of the step. Its random sequences start here."""
         # First, so that another thread can't restart them.
         self.seeds = seeds
         chosen, trial = self.choose()
@@ -121,11 +121,11 @@ cdef class LiftedStep:
             self.chosen = self.graph.compile("inline")
 
     def leave_open(self):
-        """Lets the sessions live as long as the process."""
+        """Keeps the sessions open for the lifetime of the process."""
         self.graph.leave_open()
 
     def release_all(self):
-        """Lets the tensors in the boxes go, unless a call is under way."""
+        """Releases the tensors in the boxes, unless a call is running."""
         if not self.running:
             self.graph.release_all()
 
@@ -157,12 +157,12 @@ cdef class LiftedStep:
 
 
 cdef object _seeds():
-    """TensorFlow's generator of the seeds of operations without one. None before the first `tf.random.set_seed`."""
+    """Returns TensorFlow's generator of seeds, or None before the first `tf.random.set_seed`."""
     return getattr(context._context, "_rng", None)
 
 
 cdef object _template(object result, dict places):
-    """The structure of a result, with the place of each tensor in its stead. TypeError if only TensorFlow can make it."""
+    """Returns the structure of a result, with places instead of tensors. TypeError if only TensorFlow can create it."""
     if result is None:
         return None
     if id(result) in places:
@@ -202,10 +202,10 @@ cdef object _fill(object template, list flat):
 
 
 cdef enum:
-    # Routes of one digest that are kept.
+    # Maximum number of routes per digest.
     MOST_OF_ONE_DIGEST = 64
-    # A full table takes one of this many new routes, so that it follows a program that changes its shapes, and costs
-    # nothing where a program has more shapes than the table has room for.
+    # A full table accepts one of this many new routes, so that it adapts to a program that changes its shapes, and costs
+    # nothing if a program has more shapes than the table can hold.
     REFUSED_IN_TURN = 16
 
 
@@ -214,9 +214,9 @@ cdef class Route:
 
     Args:
       pattern: the CallPattern.
-      step: the LiftedStep; None if TensorFlow runs these calls.
-      boxed: list of pairs of a Box and the tensor that it holds in these calls.
-      entry: the function's entry for the trace, if it may be lifted later; otherwise None.
+      step: the LiftedStep, or None if TensorFlow runs these calls.
+      boxed: list of pairs of a Box and its tensor in these calls.
+      entry: the function's entry for the trace if it may be lifted later, or None.
     """
 
     def __init__(self, CallPattern pattern, LiftedStep step, list boxed, entry=None):
@@ -227,7 +227,7 @@ cdef class Route:
         self.watched = tuple([weakref.ref(known(), lambda gone: release(boxed)) for known in pattern.objects if boxed])
 
     cdef bint may_be_taken(self) except -1:
-        """Whether a call can still fit its pattern: all objects of the pattern are there."""
+        """Returns True if a call can still match: all objects of the pattern exist."""
         for known in self.pattern.objects:
             if known() is None:
                 return False
@@ -235,13 +235,13 @@ cdef class Route:
 
 
 cdef class RouteTable:
-    """The routes of one function. A full table forgets those that were used the longest time ago.
+    """The routes of one function. A full table drops the least recently used routes.
 
-    A call of one shape finds its route by a number, its digest, whatever the count of routes is. Routes with open
-    dimensions, of which each trace has few, are compared one by one.
+    A call with one shape finds its route by its digest, regardless of the number of routes. Routes with open dimensions, of
+    which each trace has few, are compared one by one.
 
     Args:
-      most: the most routes that it keeps of each kind.
+      most: maximum number of routes of each kind.
     """
 
     def __init__(self, Py_ssize_t most):
@@ -255,7 +255,7 @@ cdef class RouteTable:
         return self.count + len(self.open_routes)
 
     cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
-        """The route of a call in a scope of devices, or None. Writes the handles of its tensors: see CallPattern.fits."""
+        """Returns the route of a call in a scope of devices, or None. Writes its tensors' handles. See CallPattern.fits."""
         cdef Route route
         cdef Py_ssize_t i
         cdef tuple routes
@@ -278,7 +278,7 @@ cdef class RouteTable:
         return None
 
     def takes_more(self):
-        """Whether a new route is worth making: if there is room, or now and then."""
+        """Returns True if a new route should be added: if there is room, or every few calls."""
         if self.count < self.most and len(self.open_routes) < self.most:
             return True
         self.refused += 1
@@ -307,7 +307,7 @@ cdef class RouteTable:
             self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
 
     def drop(self, step=None, entry=None):
-        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
+        """Removes the routes to a step, or an entry's routes, or all routes if neither is given."""
         def others(routes):
             if step is None and entry is None:
                 return ()
@@ -321,7 +321,7 @@ cdef class RouteTable:
         self.open_routes = others(self.open_routes)
 
     def keep(self, chosen):
-        """Keeps, of the routes of each digest, those that a function chooses."""
+        """Keeps only the routes of each digest that a function selects."""
         # Deleting objects may let another thread run.
         kept = {digest: chosen(routes) for digest, routes in list(self.by_digest.items())}
         self.by_digest = {digest: routes for digest, routes in kept.items() if routes}
@@ -333,7 +333,7 @@ cdef tuple _living(tuple routes):
 
 
 def release(list boxed):
-    """Empties boxes of tensors that no later call needs, and the list of them.
+    """Empties boxes whose tensors no later call needs, and the list of them.
 
     Args:
       boxed: list of pairs of a Box and a tensor.
@@ -345,9 +345,9 @@ def release(list boxed):
 
 
 cdef enum:
-    # Routes that a function keeps.
+    # Maximum number of routes per function.
     MOST_ROUTES = 2048
-    # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
+    # Number of calls of a trace that isn't lifted because there is no room, until the function checks again.
     CALLS_UNTIL_LOOK = 128
 
 # The location of the pointer to the profiler of the whole program.
@@ -362,19 +362,19 @@ cdef object graph_stack = ops._default_graph_stack
 cdef object shared_context = None
 # The name of its device, if it has only one.
 cdef str only_device = ""
-# The eager context that collects the graphs of the functions that it runs. None if none does.
+# The eager context that collects the graphs of the functions that it runs, or None.
 cdef object collecting_context = None
-# By the id of what TensorFlow counts the calls of a Python function by.
+# By the id of the key by which TensorFlow counts a Python function's calls.
 cdef object call_counts = weakref.WeakValueDictionary()
-# The latest counts of code, which stay when their functions go: a program may make the next function of the code.
+# The latest counts of code, which outlive their functions, because a program may create the next function from the code.
 cdef object latest_counts = collections.deque(maxlen=256)
 
 
 def share(eager_context):
-    """Lets lifted graphs run under an eager context.
+    """Makes lifted graphs run under an eager context.
 
     Args:
-      eager_context: the context; None once nothing may run.
+      context: the context, or None if nothing may run any longer.
     """
     global shared_context, only_device
     shared_context = eager_context
@@ -395,7 +395,7 @@ def _watch_collections():
 
         return replacement
 
-    # One flag of the context's has both names.
+    # One of the context's flags has both names.
     for kind in ("run_metadata", "graph_collection"):
         for verb, is_on in (("enable", True), ("disable", False)):
             name = f"{verb}_{kind}"
@@ -406,11 +406,10 @@ _watch_collections()
 
 
 def scope_of_devices():
-    """The device on which the calling thread places operations that request none.
+    """Returns the device on which the calling thread places operations that request none.
 
     Returns:
-      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has only one
-      device.
+      The name of the device of its `tf.device` scope, or "" without a scope. None if TensorFlow has only one device.
     """
     return None if only_device or shared_context is None else settings(shared_context)[1]
 
@@ -446,10 +445,10 @@ cdef bint may_run(PyObject** scope) except -1:
 
 
 def why_not_lifted_here():
-    """Why no lifted graph may run in the calling thread now.
+    """Returns the reason why no lifted graph may run in the calling thread now.
 
     Returns:
-      The reason; an empty string if one may.
+      The reason, or "" if one may run.
     """
     cdef PyObject* scope = NULL
     if may_run(&scope):
@@ -479,21 +478,21 @@ def why_not_lifted_here():
 
 
 cdef class Box:
-    """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
+    """A place outside the graph for a tensor that can't be fed to a session: a resource or a variant.
 
     Args:
-      tensor: its initial content; None if empty.
-      write: function that is called with the tensor that the box is to hold; None if nothing.
+      tensor: its initial content, or None.
+      write: function that is called with the tensor that the box should hold, or None.
     """
 
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
-        # A tensor may be deleted, and its box emptied, while another thread stores a new one, also within `store`.
+        # A tensor may be deleted, and its box emptied, while another thread stores a new one, even within `store`.
         self.lock = threading.RLock()
 
     def store(self, tensor):
-        """Stores a tensor in the box, if the box doesn't hold it.
+        """Stores a tensor in the box, unless the box already holds it.
 
         Args:
           tensor: the tensor.
@@ -505,7 +504,7 @@ cdef class Box:
                 self.tensor = tensor
 
     def release(self, tensor):
-        """Empties the box, if it holds a tensor.
+        """Empties the box if it holds a tensor.
 
         Args:
           tensor: the tensor.
@@ -517,18 +516,18 @@ cdef class Box:
 
 
 cdef class CallCount:
-    """Counts calls without tracing, until they are reported to TensorFlow, which warns about too much retracing.
+    """Counts calls without tracing until they are reported to TensorFlow, which warns about too much retracing.
 
-    It also counts, for a report, the calls of lifted graphs and those that TensorFlow has run.
+    For a report, it also counts the calls of lifted graphs, and the calls that TensorFlow ran.
 
     Args:
-      key: what TensorFlow counts the calls by. None if it doesn't.
+      key: the key by which TensorFlow counts the calls, or None.
 
     Attributes:
       lifted, by_tensorflow: numbers of calls.
       lifts: the number of lifted traces.
-      lift_secs: about the seconds that lifting them took.
-      why_not: why TensorFlow has run calls that might have been lifted; an empty string if there is no reason.
+      lift_secs: approximate seconds that lifting them took.
+      why_not: reason why TensorFlow ran calls that might have been lifted, or "".
     """
 
     def __init__(self, key):
@@ -536,7 +535,7 @@ cdef class CallCount:
         self.why_not = ""
 
     def add(self):
-        """Counts one call by TensorFlow that hasn't traced."""
+        """Counts one call by TensorFlow that didn't trace."""
         self.untold += 1
 
     def tell(self):
@@ -555,14 +554,14 @@ cdef class CallCount:
 
 
 def call_count(key):
-    """The CallCount of all functions of one Python function.
+    """Returns the CallCount for all functions of one Python function.
 
     Args:
-      key: what TensorFlow counts their calls by.
+      key: the key by which TensorFlow counts their calls.
     """
     found = call_counts.get(id(key))
     if found is None:
-        # It keeps the key alive, so that no other one gets its id.
+        # It keeps the key alive, so that no other key gets its id.
         found = call_counts.setdefault(id(key), CallCount(key))
         if isinstance(key, types.CodeType):  # Another key may keep a whole model alive.
             latest_counts.append(found)
@@ -570,17 +569,17 @@ def call_count(key):
 
 
 cdef class LiftedCalls:
-    """A callable that finds the lifted graphs of one function by the patterns of their calls.
+    """A callable that finds one function's lifted graphs by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
-    may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
-    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace that has been called
-    often enough, if there is room or another one wasn't called since then.
+    A subclass defines `_call_new(args, kwargs)`, for calls without a known pattern; `_may_be_lifted_now()`, which returns
+    True if a call may be lifted although no lifted graph could run; `_explained(error, step, args, kwargs)`, which returns
+    the error that a failed step raises; and `_lift_late(entry, since)`, which lifts a trace that was called often enough,
+    if there is room or another trace wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
       calls: the CallCount of its calls.
-      most_routes: the most routes that it keeps.
+      most_routes: maximum number of routes.
     """
 
     def __init__(self, original, CallCount calls not None, Py_ssize_t most_routes=MOST_ROUTES):
@@ -627,7 +626,7 @@ cdef class LiftedCalls:
             step.running -= holds_boxes
 
     cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
-        """A call that TensorFlow runs. Counts it, if its trace may be lifted later, and then lifts it if it is due."""
+        """Runs a call with TensorFlow. Counts it if its trace may be lifted later, and lifts the trace if that is due."""
         cdef double started
         entry = route.entry
         self.calls.by_tensorflow += 1
@@ -646,9 +645,9 @@ cdef class LiftedCalls:
         return result
 
     def _call_elsewhere(self, args, kwargs):
-        """A call in a context in which no lifted graph may run: TensorFlow's own.
+        """Runs a call with TensorFlow, in a context in which no lifted graph may run.
 
-        It isn't in Python, because the Python lines on the stack become the lines of the traced operations.
+        Not in Python code, because the Python lines on the stack become the lines of the traced operations.
         """
         call_not_lifted(self, None)
         if self._may_be_lifted_now():
@@ -694,20 +693,20 @@ cdef class LiftedCalls:
             step.running -= 1
 
     def _add_route(self, Route route, tuple args, dict kwargs):
-        """Lets calls of a new pattern take a route, from their first call on."""
+        """Makes calls of a new pattern use a route, from their first call on."""
         self._routes.add(route, args, kwargs)
         self.latest = route
 
     def _drop_routes(self, step=None, entry=None):
-        """Removes the routes to a step, or an entry's routes; all routes if neither is passed."""
+        """Removes the routes to a step, or an entry's routes, or all routes if neither is given."""
         self.latest = None
         self._routes.drop(step, entry)
 
 
 cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
-    """Puts tensors into a step's boxes for a run, which the caller makes and then takes from `step.running`.
+    """Puts tensors into a step's boxes for a run. The caller executes the run, and then decrements `step.running`.
 
-    Counted before the run, because anything in between, such as a garbage collection, may let another thread run.
+    Incremented before the run, because anything in between, such as a garbage collection, may let another thread run.
 
     Returns:
       False if another thread's call needs the current content of the boxes. Nothing is counted then.
