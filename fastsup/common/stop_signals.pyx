@@ -1,10 +1,10 @@
 """SIGTERM and SIGINT end a session or a loop between two steps, so that its last state is saved.
 
-While a session handles signals, the first one raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread:
-immediately between two steps, otherwise after the current step. The exception leaves the session's `with` block, which
-saves a checkpoint. A loop is requested to stop, and raises the same after its hooks have ended. A second signal of the same
-kind ends the process immediately, as without this module. Within `REPEAT_SECS` of the first one, it is treated as a copy,
-because a launcher forwards a signal that its child also received.
+While a session handles signals, the first one raises SystemExit(128 + number), or KeyboardInterrupt, in the main
+thread: immediately between two steps, otherwise after the current step. The exception leaves the session's `with`
+block, which saves a checkpoint. A loop is requested to stop, and raises the same after its hooks have ended. A second
+signal of the same kind ends the process immediately, as without this module. Within `REPEAT_SECS` of the first one, it
+is treated as a copy, because a launcher forwards a signal that its child also received.
 
 If the program has its own handler for a signal, that handler keeps it.
 """
@@ -231,7 +231,8 @@ def install(what_follows=None, receive=None):
     The arguments of the first call apply until all have been uninstalled.
 
     Args:
-      what_follows: sentence for the log about the consequence of a signal. If None, a step ends, and its state is saved.
+      what_follows: sentence for the log about the consequence of a signal. If None, a step ends, and its state is
+        saved.
       receive: function of a signal's number that is called in the main thread and raises no errors. The signal then
         doesn't end sessions or loops. If None, it does.
 

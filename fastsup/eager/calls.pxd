@@ -37,8 +37,9 @@ cdef class Route:
     cdef CallPattern pattern
     # None if TensorFlow runs calls of this pattern.
     cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the iterator.
-    # `watched`, weak references to the objects of the pattern, therefore empties the list when one of these is deleted.
+    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
+    # iterator. `watched`, weak references to the objects of the pattern, therefore empties the list when one of these
+    # is deleted.
     cdef list boxed
     cdef tuple watched
     # For a route without a step. See LiftedCalls.call_unlifted.

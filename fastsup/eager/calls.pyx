@@ -204,8 +204,8 @@ cdef object _fill(object template, list flat):
 cdef enum:
     # Maximum number of routes per digest.
     MOST_OF_ONE_DIGEST = 64
-    # A full table accepts one of this many new routes, so that it adapts to a program that changes its shapes, and costs
-    # nothing if a program has more shapes than the table can hold.
+    # A full table accepts one of this many new routes, so that it adapts to a program that changes its shapes, and
+    # costs nothing if a program has more shapes than the table can hold.
     REFUSED_IN_TURN = 16
 
 
@@ -237,8 +237,8 @@ cdef class Route:
 cdef class RouteTable:
     """The routes of one function. A full table drops the least recently used routes.
 
-    A call with one shape finds its route by its digest, regardless of the number of routes. Routes with open dimensions, of
-    which each trace has few, are compared one by one.
+    A call with one shape finds its route by its digest, regardless of the number of routes. Routes with open
+    dimensions, of which each trace has few, are compared one by one.
 
     Args:
       most: maximum number of routes of each kind.
@@ -366,7 +366,8 @@ cdef str only_device = ""
 cdef object collecting_context = None
 # By the id of the key by which TensorFlow counts a Python function's calls.
 cdef object call_counts = weakref.WeakValueDictionary()
-# The latest counts of code, which outlive their functions, because a program may create the next function from the code.
+# The latest counts of code, which outlive their functions, because a program may create the next function from the
+# code.
 cdef object latest_counts = collections.deque(maxlen=256)
 
 
@@ -571,10 +572,10 @@ def call_count(key):
 cdef class LiftedCalls:
     """A callable that finds one function's lifted graphs by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls without a known pattern; `_may_be_lifted_now()`, which returns
-    True if a call may be lifted although no lifted graph could run; `_explained(error, step, args, kwargs)`, which returns
-    the error that a failed step raises; and `_lift_late(entry, since)`, which lifts a trace that was called often enough,
-    if there is room or another trace wasn't called since then.
+    A subclass defines `_call_new(args, kwargs)`, for calls without a known pattern; `_may_be_lifted_now()`, which
+    returns True if a call may be lifted although no lifted graph could run; `_explained(error, step, args, kwargs)`,
+    which returns the error that a failed step raises; and `_lift_late(entry, since)`, which lifts a trace that was
+    called often enough, if there is room or another trace wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.

@@ -1,8 +1,8 @@
 """Patterns of calls and arguments, which determine the graph of a call and the tensors to feed.
 
 A pattern is at least as specific as TensorFlow's own retracing rules: two calls that fit one pattern get the same
-ConcreteFunction. It is created from TensorFlow's types of the arguments (TraceTypes). If a trace has open dimensions, so
-does its pattern. Arguments that no pattern describes are left to TensorFlow's look-up.
+ConcreteFunction. It is created from TensorFlow's types of the arguments (TraceTypes). If a trace has open dimensions,
+so does its pattern. Arguments that no pattern describes are left to TensorFlow's look-up.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -370,8 +370,8 @@ cdef class CallPattern:
       kwargs: its keyword arguments.
       types: the CallTypes of the call's trace.
       kinds: receives a pattern for each type of value, for `digest_of_call`.
-      scope: the device of the call's `tf.device` scope, or "" outside of one, or None if TensorFlow has one device. With
-        several devices, the tensors of a call must be on the same devices as in this call.
+      scope: the device of the call's `tf.device` scope, or "" outside of one, or None if TensorFlow has one device.
+        With several devices, the tensors of a call must be on the same devices as in this call.
 
     Attributes:
       objects: weak references to the objects that it compares by identity. If one is deleted, no call matches.

@@ -25,7 +25,8 @@ cdef enum StepSource:
     FETCHED_STEP  # The run fetches the step before it.
 
 
-# Belongs to one run, because several threads may run steps of one session at the same time. Only HookScheduler changes it.
+# Belongs to one run, because several threads may run steps of one session at the same time. Only HookScheduler changes
+# it.
 cdef struct RunSnapshot:
     StepSource source
     # Number of the run, counted from 0.
@@ -38,12 +39,12 @@ cdef struct RunSnapshot:
     # The session's counters when `before` was found: the steps counted, and the epoch of the step.
     int64_t counted
     uint64_t epoch
-    # The part of the global step that the run is fed, as returned by `StepCount.fed_of`. `feeds_known` is True if the program's
-    # feeds are known from the plan.
+    # The part of the global step that the run is fed, as returned by `StepCount.fed_of`. `feeds_known` is True if the
+    # program's feeds are known from the plan.
     int fed
     bint feeds_known
-    # After the run: `before`, plus what other threads' runs can have added to it before this run started. TensorFlow's hooks
-    # decide by a fetch in the run, which can have read this value.
+    # After the run: `before`, plus what other threads' runs can have added to it before this run started. TensorFlow's
+    # hooks decide by a fetch in the run, which can have read this value.
     int64_t latest
     # For a counted step, after the run: its value, and whether something that isn't counted changed it.
     int64_t after
@@ -58,8 +59,8 @@ cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint
       due: the due positions.
       by_coming_step: True if the hook decides on the step after the coming run, where an unknown increment counts as 1.
         Otherwise, and if the step isn't known, it decides on the step that it predicted in the previous run, two after
-        the step before that run, as TensorFlow's hooks do. Before the first run, each hook that waits for a step decides.
-        False for the earliest of all, for which the later of the two steps is used.
+        the step before that run, as TensorFlow's hooks do. Before the first run, each hook that waits for a step
+        decides. False for the earliest of all, for which the later of the two steps is used.
     """
     cdef int64_t step = ANY_STEP if snapshot.previous == NO_STEP else snapshot.previous + 2
     cdef int64_t coming
@@ -72,12 +73,13 @@ cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint
 cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earliest) noexcept:
     """Returns the number of runs with an increment of `delta` before one in which an in-run hook is due. At least 1.
 
-    Considers the run's number and step. The coming run isn't counted. The result is rounded down, because an early check is
-    cheap, and a late one would be wrong.
+    Considers the run's number and step. The coming run isn't counted. The result is rounded down, because an early
+    check is cheap, and a late one would be wrong.
     """
     cdef int64_t idle = earliest.run - snapshot.run
     if earliest.global_step != FS_DUE_NEVER:
-        # The run after the coming one predicts `before + 2`, or leads to 2 `delta` more, and each further one to `delta` more.
+        # The run after the coming one predicts `before + 2`, or leads to 2 `delta` more, and each further one to
+        # `delta` more.
         if snapshot.before + 2 >= earliest.global_step:
             return 1
         if snapshot.delta > 0:
@@ -93,9 +95,10 @@ cdef inline bint due_after_run(
     Args:
       snapshot: the finished run's snapshot.
       due: the due positions.
-      watches_stall: True if the hook must be called when the step before this run equals the step before the previous one.
-      needs_true_step: True if the hook decides on the step after the run. Otherwise it decides on the step before the run
-        plus 1, as TensorFlow's hooks do.
+      watches_stall: True if the hook must be called when the step before this run equals the step before the previous
+        one.
+      needs_true_step: True if the hook decides on the step after the run. Otherwise it decides on the step before the
+        run plus 1, as TensorFlow's hooks do.
     """
     cdef int64_t step
     if snapshot.source == UNUSED_STEP:

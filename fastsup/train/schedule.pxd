@@ -15,12 +15,13 @@ cdef class ScheduledHookBase(Scheduled):
     cdef bint by_coming_step
     # True if the hook decides after the run (see schedule.pyx).
     cdef bint is_after_run
-    # For an after-run hook: it must be called after a run before which the global step didn't change; and it decides on the
-    # step after the run with its actual increment, instead of the step before the run plus 1.
+    # For an after-run hook: it must be called after a run before which the global step didn't change; and it decides on
+    # the step after the run with its actual increment, instead of the step before the run plus 1.
     cdef bint watches_stall
     cdef bint needs_true_step
 
-    # The global step after the run, while the hook's `after_run` is called and the session counts the step. Otherwise None.
+    # The global step after the run, while the hook's `after_run` is called and the session counts the step. Otherwise
+    # None.
     cdef readonly object counted_step
 
     # Incremented by every change that may affect a schedule.
@@ -123,7 +124,8 @@ cdef class HookScheduler:
     cdef StepCount count
     # The tensor that the graph's global step is read from, or None.
     cdef object step_read
-    # Number of finished runs, and the global step before the last one. Only `close_step` changes them, with the lock held.
+    # Number of finished runs, and the global step before the last one. Only `close_step` changes them, with the lock
+    # held.
     cdef int64_t runs
     cdef int64_t previous_step
 

@@ -1,11 +1,12 @@
 """Decides which hooks are called in which run of a session.
 
-A hook with a schedule (ScheduledHook) is skipped in runs in which TensorFlow's call would only update its counters. Before
-its next call, its state is updated (`HookList.sync`). A HookList contains the hooks of a session in four groups, and keeps
-them sorted while the program changes them:
+A hook with a schedule (ScheduledHook) is skipped in runs in which TensorFlow's call would only update its counters.
+Before its next call, its state is updated (`HookList.sync`). A HookList contains the hooks of a session in four groups,
+and keeps them sorted while the program changes them:
 
-- *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are due.
-- *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` would only fetch the
+- *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are
+due. - *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` would only
+fetch the
   step, so it is never called. Their `after_run` is called after the runs that make them due.
 - *every-run* hooks have callbacks and no schedule. They are called in every run, as TensorFlow calls all hooks.
 - *no-op* hooks have no callbacks and are never called.
@@ -17,8 +18,8 @@ Each run has a RunSnapshot. The HookScheduler takes it through these states:
       close_step      after the run: `before` is known now, and becomes the previous step of the next run
 
 `any_in_run` is checked before the run, and `any_after_run` after `close_step`. Each has one predicate in
-run_snapshot.pxd, which is applied to the earliest of all hooks and then to each hook. A hook is never called too late. It
-may be called in a run in which it isn't due, and then does nothing.
+run_snapshot.pxd, which is applied to the earliest of all hooks and then to each hook. A hook is never called too late.
+It may be called in a run in which it isn't due, and then does nothing.
 """
 
 from collections import Counter
@@ -60,8 +61,8 @@ cdef frozenset replaced_by_programs = frozenset(["before_run", "after_run", "__c
 cdef object floating = numpy.floating
 cdef object timer_decision = Timer.should_trigger_for_step
 
-# For each class that defines a schedule, the callbacks that the schedule was written for. If a program replaces these on
-# the class later, the schedule is void.
+# For each class that defines a schedule, the callbacks that the schedule was written for. If a program replaces these
+# on the class later, the schedule is void.
 cdef dict original_callbacks = {}
 
 
@@ -76,13 +77,13 @@ cdef tuple callbacks_of(object kind):
 cdef class ScheduledHookBase(Scheduled):
     """The compiled part of ScheduledHook, which adds the schedule to TensorFlow's callbacks.
 
-    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, if they are called in every run or only in runs in
-    which they do something. A session that supports schedules uses the methods below to find these runs. Any other session
-    calls the callbacks in every run.
+    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, if they are called in every run or only in
+    runs in which they do something. A session that supports schedules uses the methods below to find these runs. Any
+    other session calls the callbacks in every run.
     """
 
-    # The attributes of TensorFlow's hook that the schedule is computed from. If a program sets them, the session recomputes
-    # the schedule.
+    # The attributes of TensorFlow's hook that the schedule is computed from. If a program sets them, the session
+    # recomputes the schedule.
     _schedule_reads = frozenset()
 
     def _reschedule(self):
@@ -208,8 +209,8 @@ cdef class ScheduledHookBase(Scheduled):
 class ScheduledHook(ScheduledHookBase):
     """Base of the standard hooks.
 
-    If a class defines `_schedule`, the schedule is valid for the callbacks that the class has at its definition. A subclass
-    that overrides a callback, and defines no schedule, is called in every run.
+    If a class defines `_schedule`, the schedule is valid for the callbacks that the class has at its definition. A
+    subclass that overrides a callback, and defines no schedule, is called in every run.
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -340,8 +341,8 @@ cdef class HookList:
         cdef list no_op_sizes = list(map(len, no_op_dicts))
         cdef set every_run_ids = set(map(id, every_run))
         cdef bint has_twins = len(counts) < len(hooks)
-        # From here on, no other thread may run, because it reads all of this. So nothing is created, and all replaced objects
-        # are kept until the end, because they may hold the last reference to a hook.
+        # From here on, no other thread may run, because it reads all of this. So nothing is created, and all replaced
+        # objects are kept until the end, because they may hold the last reference to a hook.
         replaced = (
             self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
             self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,

@@ -14,8 +14,8 @@ cdef class RecorderProbe(Probe):
     # Function that restores the hooks whose saves are recorded, or None.
     cdef object unwatch
 
-    # The last run whose hooks only watch fetches: the runtime's part, its fetches, its list of hooks, and whether the step was
-    # fetched. Most runs find their part here.
+    # The last run whose hooks only watch fetches: the runtime's part, its fetches, its list of hooks, and whether the
+    # step was fetched. Most runs find their part here.
     cdef SpanStats last_part
     cdef object last_fetches
     cdef object last_hooks

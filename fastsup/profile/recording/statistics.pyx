@@ -129,10 +129,10 @@ cdef class Recording(Profiler):
         """Returns the recording so far, as numbers.
 
         Returns:
-          Dictionary. `steps`, `skipped_steps` and `threads` are counts. `wall_ns`, `profiler_ns` and `unaccounted_ns` are
-          nanoseconds. `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns, p50_ns,
-          p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase, detail, aside
-          (True if it ran alongside the steps, in another thread), and times. `fetches` is the result of
+          Dictionary. `steps`, `skipped_steps` and `threads` are counts. `wall_ns`, `profiler_ns` and `unaccounted_ns`
+          are nanoseconds. `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
+          p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
+          detail, aside (True if it ran alongside the steps, in another thread), and times. `fetches` is the result of
           `fetch_estimates`, and `sessions` of `described_sessions`. `session` in the others is an index into it.
         """
         cdef fs_span_log* log = self.log
@@ -176,10 +176,10 @@ cdef class Recording(Profiler):
     def described_sessions(self):
         """Returns the sessions as a list of dictionaries, one for each origin.
 
-        Their keys: kind, role, place, library (of the `SessionOrigin`), sessions (their number), within (session, owner, phase
-        and detail of the span in which they were opened, or None), asked_executors, executors, tensorflow_hooks,
-        operations_added, and input_wait: number, nanoseconds and longest of the waits for input that were measured within
-        the session's call for each batch.
+        Their keys: kind, role, place, library (of the `SessionOrigin`), sessions (their number), within (session,
+        owner, phase and detail of the span in which they were opened, or None), asked_executors, executors,
+        tensorflow_hooks, operations_added, and input_wait: number, nanoseconds and longest of the waits for input that
+        were measured within the session's call for each batch.
         """
         cdef SessionStats session
         for number in list(self.callers):
@@ -224,9 +224,9 @@ cdef class Recording(Profiler):
     def fetch_estimates(self):
         """Returns the estimated cost of the hooks' fetches, as a list with a dictionary for each hook that fetches.
 
-        Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains them.
-        `basis` is "compared" if the runtime's medians with and without the fetches are compared, and "counted" if each run has
-        the fetches, so that only the number of values is known.
+        Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains
+        them. `basis` is "compared" if the runtime's medians with and without the fetches are compared, and "counted" if
+        each run has the fetches, so that only the number of values is known.
         """
         cdef dict estimates = {
             hook: {**estimate, "of": dict(estimate["of"])} for hook, estimate in self.past_estimates.items()

@@ -1,8 +1,8 @@
 """Records calls that are steps themselves: passes, single calls, and functions within them.
 
-A pass is a call that runs all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment, it is in
-its own code, in a callback's method, or in its function for each batch. Python functions that replace Keras's methods
-(keras_passes.py) report which, because calling them costs less than calling compiled ones.
+A pass is a call that runs all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment, it is
+in its own code, in a callback's method, or in its function for each batch. Python functions that replace Keras's
+methods (keras_passes.py) report which, because calling them costs less than calling compiled ones.
 """
 
 import functools
@@ -67,8 +67,8 @@ def recorded_calls(method, str phase not None, key_of, origin_of, session_info_o
     Args:
       method: the method.
       phase: the phase of the rows of the calls.
-      key_of: function of the object that returns a key that distinguishes its calls from others, or None to use its type
-        and the place of the call.
+      key_of: function of the object that returns a key that distinguishes its calls from others, or None to use its
+        type and the place of the call.
       origin_of: function of the object and a call's frame that returns the call's `SessionOrigin`.
       session_info_of: function of a weak reference to the object that returns the same as `session_info` of
         `Recorder.new_caller`.
@@ -105,8 +105,8 @@ def timed(function, str phase, detail_of=None, bint of_session=False):
     Args:
       function: the function.
       phase: name of the phase.
-      detail_of: function of the surrounding phase (or "") and the call's arguments that returns the detail of the row, or
-        None.
+      detail_of: function of the surrounding phase (or "") and the call's arguments that returns the detail of the row,
+        or None.
       of_session: True for a phase of the session, even within a callback.
     """
     @functools.wraps(function)
