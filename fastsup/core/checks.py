@@ -1,4 +1,4 @@
-"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelled names."""
+"""Checks of arguments: intervals, numbers of steps, durations, flags, lists of hooks, and misspelled names."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ __all__ = [
 
 
 def is_number(value: Any) -> bool:
-    """Returns True for a value that converts to a float as a number does. A string doesn't."""
+    """Returns True for a value that converts to a float like a number. A string isn't a number."""
     return hasattr(value, "__float__")
 
 
 def check_flag(**flags: Any) -> None:
-    """Refuses switches that are neither True nor False: every text is true, also "off".
+    """Raises TypeError for flags that aren't bools, because any non-empty string, even "off", is true.
 
     Args:
-      **flags: values of the arguments, by their names.
+      **flags: values of the arguments, by name.
 
     Raises:
-      TypeError: If a value is something else. The message names argument and value.
+      TypeError: If a value isn't a bool. The message names argument and value.
     """
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -60,15 +60,15 @@ def check_flag(**flags: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Raises ValueError for an argument with another value than those that it may have.
+    """Raises ValueError for an argument with a value that isn't allowed.
 
     Args:
       name: name of the argument, for the message.
       value: value of the argument.
-      choices: the values that it may have.
+      choices: the allowed values.
 
     Raises:
-      ValueError: If the value isn't one of them. The message names them all.
+      ValueError: If the value isn't one of these. The message names them all.
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
@@ -81,7 +81,7 @@ def check_fuse(fuse: Any) -> None:
       fuse: the argument of that name.
 
     Raises:
-      ValueError: If it isn't "auto", "always" or "never".
+      ValueError: If `fuse` isn't "auto", "always" or "never".
     """
     check_choice("fuse", fuse, ("auto", "always", "never"))
 
@@ -99,22 +99,22 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
     """
     try:
         bool(value > 0)
-    except (TypeError, ValueError):  # ValueError: an array of several numbers
+    except (TypeError, ValueError):  # ValueError: an array with several numbers
         raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.") from None
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
-    """Refuses a number that is out of its range, with given messages.
+    """Refuses a number that is out of its range, with the given messages.
 
     Args:
       value: value of the argument.
-      is_in_range: predicate of the value. Raises TypeError for a value that it can't be applied to.
+      is_in_range: predicate of the value. Raises TypeError for a value that it doesn't support.
       no_number: message for such a value.
-      out_of_range: message for a value that the predicate refuses.
+      out_of_range: message for a value for which the predicate is False.
 
     Raises:
       TypeError: If the predicate can't be applied to the value.
-      ValueError: If the predicate refuses the value.
+      ValueError: If the predicate is False.
     """
     try:
         accepted = is_in_range(value)
@@ -145,17 +145,17 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
 
 
 def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, section: str) -> str | None:
-    """Returns a warning about an interval that TensorFlow accepts and that is likely a mistake.
+    """Returns a warning about an interval that TensorFlow accepts but that is likely a mistake.
 
     Args:
       name: name of the argument.
       value: the interval, a number.
-      nan_means: effect of an interval that is NaN: a clause.
-      negative_means: effect of a negative interval: a clause.
+      nan_means: clause with the effect of an interval that is NaN.
+      negative_means: clause with the effect of a negative interval.
       section: anchor of the section in docs/dropin.md for the message.
 
     Returns:
-      The warning, for the caller to log; None for an interval of 0 or more.
+      The warning for the caller to log, or None for an interval of 0 or more.
     """
     if value != value:
         return f"{name} is NaN: {nan_means}. Pass a number of 0 or more. See `python -m fastsup docs dropin#{section}`."
@@ -168,13 +168,13 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
 
 
 def check_takes(name: str, function: Any, arguments: str) -> None:
-    """Refuses a function that can't be called with the arguments that it will get.
+    """Refuses a function that can't be called with the required arguments.
 
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
       arguments: names of the function's arguments, separated by commas. Classes, partial functions and other callables
-        aren't checked: their signatures may belong to the wrapped object.
+        aren't checked, because their signatures may belong to the wrapped object.
 
     Raises:
       TypeError: If the function can't be called, or not with these arguments.
@@ -187,7 +187,7 @@ def check_takes(name: str, function: Any, arguments: str) -> None:
 
 
 def _binding_error(function: Any, arguments: Collection[Any]) -> TypeError | None:
-    """Why a function or method in Python can't be called with positional arguments. None if it can, or isn't one."""
+    """Returns the error of calling a Python function with positional arguments, or None."""
     plain = function.__func__ if type(function) is types.MethodType else function
     if type(plain) is not types.FunctionType or hasattr(plain, "__signature__"):
         return None
@@ -205,14 +205,14 @@ _STEP_REMEDY = (
 
 
 def check_plain_function(name: str, function: Any) -> None:
-    """Refuses what can't be called, and a function whose call doesn't run its body.
+    """Refuses objects that can't be called, and functions whose call doesn't run their body.
 
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
 
     Raises:
-      TypeError: If it can't be called, or is a coroutine or generator function.
+      TypeError: If the function can't be called, or is a coroutine or generator function.
     """
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {function!r}.")
@@ -230,10 +230,10 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
     Args:
       step: the step function of a loop.
-      remedy: what to do about a step that needs arguments.
+      remedy: advice for a step that needs arguments.
 
     Raises:
-      TypeError: If it can't be called, or needs arguments.
+      TypeError: If the step can't be called, or needs arguments.
     """
     check_plain_function("step", step)
     error = _binding_error(step, ())
@@ -245,10 +245,10 @@ def why_step_needs_arguments(step: Any) -> str | None:
     """Returns the remedy for a step whose first call raised TypeError, if its signature has required arguments.
 
     Args:
-      step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
+      step: the step function, for example a `tf.function`, whose signature isn't reliable before the call.
 
     Returns:
-      The text; None for a step that takes a call without arguments, or has no signature.
+      The text, or None for a step without required arguments or without a signature.
     """
     try:
         inspect.signature(step).bind()
@@ -260,14 +260,14 @@ def why_step_needs_arguments(step: Any) -> str | None:
 
 
 def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
-    """Returns the remedy for a hook whose own `__init__` has left out the one of its base class.
+    """Returns the remedy for a hook whose `__init__` doesn't call its base class's `__init__`.
 
     Args:
-      hook: the hook, whose `begin` has raised the error.
-      error: the error, of a missing attribute.
+      hook: the hook whose `begin` raised the error.
+      error: the error about a missing attribute.
 
     Returns:
-      The text; None if the error has another cause.
+      The text, or None if the error has another cause.
     """
     inits = [kind for kind in type(hook).__mro__ if isinstance(vars(kind).get("__init__"), types.FunctionType)]
     if error.obj is not hook or len(inits) < 2:
@@ -283,24 +283,24 @@ _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
 def pattern_in(path: Any) -> str:
-    """Returns the part of a path that TensorFlow takes for a pattern; an empty string for none.
+    """Returns the part of a path that TensorFlow treats as a pattern, or "".
 
     Args:
-      path: the path; a string, bytes or a `pathlib.Path`.
+      path: the path, as a string, bytes or a `pathlib.Path`.
     """
     found = _PATTERN.search(os.fsdecode(path))
     return found[0] if found else ""
 
 
 def check_no_pattern(name: str, directory: Any) -> None:
-    """Refuses a directory of checkpoints whose path TensorFlow takes for a pattern.
+    """Refuses a directory of checkpoints whose path TensorFlow treats as a pattern.
 
-    It finds and deletes checkpoints by patterns of their names: those in `runs/a[1]` are never found again, and for
-    `runs/*` old ones of other directories are deleted too.
+    TensorFlow finds and deletes checkpoints by patterns of their names. It would never find those in `runs/a[1]` again,
+    and for `runs/*` it would also delete old checkpoints in other directories.
 
     Args:
       name: name of the argument, for the message.
-      directory: the path; a string, bytes or a `pathlib.Path`.
+      directory: the path, as a string, bytes or a `pathlib.Path`.
 
     Raises:
       ValueError: If the path is a pattern.
@@ -322,8 +322,8 @@ def hint_for_class(hook: Any) -> str:
       hook: the argument.
 
     Returns:
-      Text to append to an error; "" for anything but a class, or for a class that is a valid session hook: one whose
-      `begin` takes no object, a static method.
+      Text to append to an error, or "" for an object that isn't a class, or for a class that is a valid session hook
+      because its `begin` is a static method.
     """
     try:
         needs_object = inspect.isclass(hook) and bool(inspect.signature(hook.begin).parameters)  # type: ignore[attr-defined]
@@ -339,7 +339,7 @@ def why_no_loop_hook(hook: Any) -> str:
       hook: the object.
 
     Returns:
-      Text to append to an error; "" unless the object is a function, a hook of sessions or a hook's class.
+      Text to append to an error, or "" unless the object is a function, a session hook or a hook's class.
     """
     if inspect.isroutine(hook):
         return ". For a function of the loop, pass fastsup.loop.every(steps=...)(function)."
@@ -359,7 +359,7 @@ def check_members(
     no_member: str,
     error_type: type[Exception] = TypeError,
 ) -> list[Any]:
-    """Lists the hooks, or the listeners, that were given for an argument, and refuses other members.
+    """Returns the hooks or listeners given for an argument as a list, and refuses other members.
 
     The messages are templates for `str.format`, because TensorFlow has its own text for each argument.
 
@@ -373,10 +373,10 @@ def check_members(
       error_type: class of the error.
 
     Returns:
-      The members; an empty list for None.
+      The members, or an empty list for None.
 
     Raises:
-      Exception: an error of `error_type`: the value isn't iterable, or a member is refused.
+      Exception: An error of `error_type`, if the value isn't iterable or a member is refused.
     """
     try:
         found = list(members or [])
@@ -393,7 +393,7 @@ def check_members(
 _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
 # Other attributes that a hook may have.
 _OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
-# Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
+# Callbacks of other kinds of hooks, with the equivalent in a loop hook that is written in Python.
 _ELSEWHERE = {
     "on_due": "after_step",
     "after_run": "after_step",
@@ -409,21 +409,21 @@ _ELSEWHERE = {
     "on_validation_epoch_end": "on_evaluation",
 }
 _OF_EPOCHS = ("on_epoch_end", "on_train_epoch_end")
-# As alike as "on_evaluation" and "on_evaluate". The names "log_error" and "on_error" are less alike.
+# Minimum similarity, which "on_evaluation" and "on_evaluate" reach, but "log_error" and "on_error" don't.
 _ALIKE = 0.83
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:
-    """Refuses a misspelled keyword argument of a constructor, as Python 3.13 does, with the nearest name.
+    """Refuses a misspelled keyword argument of a constructor, with the nearest name, as Python 3.13 does.
 
-    Python itself refuses a name that is near to none.
+    Python itself refuses a name without a similar one.
 
     Args:
       kind: the class.
-      given: names of the keyword arguments that its constructor was called with.
+      given: names of the keyword arguments in the call.
 
     Raises:
-      TypeError: If the constructor takes no argument of a name, and has one of a similar name.
+      TypeError: If the constructor doesn't have an argument, but has one with a similar name.
     """
     taken = _keywords_of(kind)
     for name in given:
@@ -439,7 +439,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
     Args:
       name: the name.
-      names: the names that there are.
+      names: the existing names.
 
     Returns:
       Text to append to an error: " Did you mean 'fuse'?", or "" if no name is similar.
@@ -454,9 +454,9 @@ _Result = TypeVar("_Result")
 
 
 def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Lets Python's error about a misspelled keyword argument have the nearest name, as Python 3.13's own has.
+    """Adds the nearest name to Python's error about a misspelled keyword argument, as Python 3.13 does.
 
-    A decorator for functions in Python, and for the constructors of classes that aren't hooks of loops.
+    A decorator for Python functions, and for the constructors of classes that aren't loop hooks.
 
     Args:
       function: the function.
@@ -480,12 +480,12 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 
 def _keywords_of(kind: type) -> list[str] | None:
-    """Returns the keyword arguments that a constructor takes; None if it may take any."""
+    """Returns the keyword arguments of a constructor, or None if it may accept any."""
     if isinstance(kind.__new__, types.FunctionType):
         return None  # It may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
-        # For a compiled constructor, the class has the signature, if its author provided one.
+        # For a compiled constructor, the class has the signature if its author provided one.
         init = getattr(init, "__objclass__", None)
         if getattr(init, "__text_signature__", None) is None:
             return None
@@ -496,13 +496,13 @@ def _keywords_of(kind: type) -> list[str] | None:
 
 
 def misspelt_callbacks(hook: Any, base: type) -> list[str]:
-    """Warnings of methods that a program's hook defines, that no loop calls, and that look like a callback.
+    """Returns warnings about methods of a hook that no loop calls and whose names resemble a callback.
 
     Args:
-      hook: a hook of loops.
-      base: the class of all hooks of loops.
+      hook: a loop hook.
+      base: the class of all loop hooks.
     """
-    # Classes of hooks that aren't fastsup's own.
+    # Hook classes other than fastsup's.
     mine = [kind for kind in type(hook).__mro__ if issubclass(kind, base) and not _is_ours(kind)]
     others = [kind for kind in type(hook).__mro__ if kind not in mine]
     defined: dict[str, Any] = {}
@@ -521,7 +521,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
             )
             continue
         callback = None if is_anothers else _callback_like(name, type(hook))
-        # A hook that has the callback has the other method for something else.
+        # A hook that has the callback uses the other method for something else.
         if callback in _OPTIONAL and hasattr(hook, callback):
             continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):
@@ -535,7 +535,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
 def _has_own(hook: Any, name: str) -> bool:
     """Returns True if an instance attribute replaces a method of the object's class.
 
-    Python is slower with an object whose `__dict__` was looked at.
+    Python is slower with an object whose `__dict__` was accessed.
     """
     method = getattr(hook, name, None)
     return getattr(method, "__func__", method) is not getattr(type(hook), name, None)
@@ -551,7 +551,7 @@ def _callback_like(name: str, kind: type) -> str | None:
     for callback in callbacks:
         if plain == callback.replace("_", ""):
             return callback
-    # Short names are like many others.
+    # Short names are similar to many others.
     near = [(SequenceMatcher(None, name, callback).ratio(), callback) for callback in callbacks if len(callback) > 4]
     ratio, callback = max(near)
     return callback if ratio >= _ALIKE else _ELSEWHERE.get(name)
