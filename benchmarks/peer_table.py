@@ -144,7 +144,15 @@ def measure(
     return runs, versions
 
 
-HEADINGS = ("µs a step", "slowest slice", "against the fastest", "imports, s", "first step, s", "end, s", "memory, MB")
+HEADINGS = (
+    "µs per step",
+    "slowest slice",
+    "against the fastest",
+    "imports, s",
+    "first step, s",
+    "end, s",
+    "memory, MB",
+)
 
 
 def medians_of(peers: dict[str, list[Felt] | str]) -> dict[str, Felt]:

@@ -1,11 +1,11 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
-`fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-`fastsup.estimator` has the names of `tf.estimator`, `fastsup.contrib` those of `tf.contrib` that train. `fastsup.core`
-is the compiled step loop on its own, and `fastsup.loop` the loop of training programs, with its hooks.
-`fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the classes of fastsup where programs
-look for those of TensorFlow. `fastsup.function` is a `tf.function` without the cost of its calls. TensorFlow is
-imported when a name that needs it is first used.
+`fastsup.train` contains the session-layer names of `tf.compat.v1.train`. `fastsup.Session` is a `tf.compat.v1.Session`.
+`fastsup.estimator` contains the names of `tf.estimator`, and `fastsup.contrib` the training parts of `tf.contrib`.
+`fastsup.core` is the compiled step loop, and `fastsup.loop` the loop of training programs, with its hooks.
+`fastsup.HookProfiler` measures the cost of each hook. `fastsup.install()` replaces TensorFlow's classes with fastsup's.
+`fastsup.function` is a `tf.function` with low call overhead. TensorFlow is imported when a name that needs it is first
+used.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"fastsup.{name}")
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)
-    if name == "_C_API":  # PyCapsule_Import asks for it.
+    if name == "_C_API":  # PyCapsule_Import reads it.
         from fastsup.core.capi import c_api
 
         return c_api(__version__)

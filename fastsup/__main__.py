@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command.
 
     Args:
-      arguments: the command line without the program's name; None for `sys.argv`.
+      arguments: the command line without the program's name. If None, `sys.argv`.
 
     Returns:
       The exit code.
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there is no command {given[0]!r}.{hint} The commands are {', '.join(choices)}.")
     chosen, unknown = parser.parse_known_args(given)
     if unknown:
-        # The command's own parser reports it, with its usage.
+        # The command's own parser reports the error, with its usage.
         options = long_options(next(choices[name] for name in given if name in choices))
         hints = "".join(did_you_mean(option, options) for option in unknown)
         chosen.fail(f"unrecognized arguments: {' '.join(unknown)}{hints and '.'}{hints}")

@@ -1,4 +1,4 @@
-"""`python -m fastsup docs`: the pages that messages name, where there is neither a checkout nor a browser."""
+"""`python -m fastsup docs`: shows the pages that messages name, without a checkout or a browser."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fastsup.core.checks import did_you_mean
 __all__ = ["add_parser"]
 
 _HEADING = re.compile(r"(#+) +(.*)")
-# The start page is made of pieces of README, for the site alone.
+# The start page consists of pieces of the README, and is only for the site.
 _NOT_SHOWN = "index"
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several.
+    """Adds the command to a parser.
 
     Args:
-      commands: what `argparse.ArgumentParser.add_subparsers` returned.
+      commands: the result of `argparse.ArgumentParser.add_subparsers`.
     """
     parser = commands.add_parser(
         "docs",
@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _folder() -> Path | None:
-    """The folder of the pages: alongside this file where the package is installed, else that of the repository."""
+    """Returns the folder of the pages: next to this file in an installed package, otherwise the repository's docs."""
     here = Path(__file__).resolve().parent
     return next((folder for folder in (here / "docs", here.parent / "docs") if (folder / "dropin.md").exists()), None)
 
@@ -72,7 +72,7 @@ def _title(path: Path) -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The sections of a page by their anchors, each with those below it."""
+    """Returns a page's sections by anchor, each with its subsections."""
     lines = text.splitlines(keepends=True)
     begins: list[tuple[int, int, str]] = []
     in_code = False
@@ -90,7 +90,7 @@ def _sections(text: str) -> dict[str, str]:
 
 
 def _show(text: str) -> None:
-    """Prints Markdown: laid out in a terminal, as it is anywhere else."""
+    """Prints Markdown, formatted in a terminal, and unchanged otherwise."""
     if sys.stdout.isatty():
         try:
             from rich.console import Console
@@ -107,5 +107,5 @@ def _print(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. Without this, the interpreter's last flush would fail too.
+        # The reader, such as `head`, has closed the pipe. Without this, the interpreter's last flush would also fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -128,7 +128,7 @@ def compiled(found: Results) -> Iterator[str]:
     first = next(iter(medians.values()))
     titles = sorted(COMPILED, key=lambda title: first[title].step_secs)
     rows = [[f"**{title}**" if "fastsup" in title else title, *_step_times(medians, title)] for title in titles]
-    yield from table(["µs a step", *(peer_table.SHORT[workload] for workload in medians)], rows)
+    yield from table(["µs per step", *(peer_table.SHORT[workload] for workload in medians)], rows)
     yield ""
     yield machine_line(found)
 
@@ -173,7 +173,7 @@ def loops(found: Results) -> Iterator[str]:
         for row in found["rows"]
         if row["case"] in LOOPS
     ]
-    yield from table(["loop, against another", "the other, ns a step", "the loop, ns a step", "difference"], rows)
+    yield from table(["loop, against another", "the other, ns per step", "the loop, ns per step", "difference"], rows)
     yield ""
     yield machine_line(found, ["python"])
 
@@ -212,7 +212,7 @@ def environments(found: Results, versions: dict[str, dict[str, str]]) -> Iterato
     yield ""
     for name, packages in versions.items():
         listed = ", ".join(f"{package} {version}" for package, version in sorted(packages.items()))
-        yield f"- {'that of fastsup' if name == 'here' else name}: {listed}"
+        yield f"- {'fastsup' if name == 'here' else name}: {listed}"
 
 
 def savers(found: Results) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The checkpoints of a directory: which there are, whether each is whole, and which other process writes there."""
+"""The checkpoints in a directory: which ones exist, if they are complete, and if another process writes there."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ __all__ = [
 def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
     """Opens a checkpoint.
 
-    TensorFlow's reader says nothing of an error that ends the list of names: it is then too short.
+    TensorFlow's reader doesn't report an error that ends the list of names early.
 
     Args:
-      path: path of the checkpoint, in the form that `Saver.restore` takes.
+      path: path of the checkpoint, in the form that `Saver.restore` accepts.
 
     Returns:
-      (reader, shapes): TensorFlow's reader, and for each tensor's name its shape.
+      (reader, shapes): TensorFlow's reader, and a dictionary from tensor names to shapes.
 
     Raises:
-      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so the read failed.
-      Exception: as TensorFlow's reader.
+      tf.errors.UnavailableError: If the list is empty. No saver writes such a checkpoint, so the read failed.
+      Exception: The same errors as TensorFlow's reader.
     """
     reader = py_checkpoint_reader.NewCheckpointReader(path)
     shapes = reader.get_variable_to_shape_map()
@@ -61,19 +61,19 @@ def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
 
 
 def is_object_based(shapes: dict[str, list[int]]) -> bool:
-    """True for a checkpoint of a `tf.train.Checkpoint`, false for one of a `tf.compat.v1.train.Saver`."""
+    """Returns True for a checkpoint of a `tf.train.Checkpoint`, False for one of a `tf.compat.v1.train.Saver`."""
     return OBJECT_GRAPH_PROTO_KEY in shapes
 
 
 STATE_FILE = "checkpoint"
-# The mark of a first save that is under way: see durable.py.
+# The mark of an unfinished first save. See durable.py.
 FIRST_SAVE = ".first_save_under_way"
 MISSING = "none of its files exist"
 
-# PREFIX.index and PREFIX.data-00000-of-00001, and the files with other endings and the directory of parts that an
+# PREFIX.index and PREFIX.data-00000-of-00001, and the files with other suffixes and the directory of parts that an
 # interrupted save leaves.
 _PART = re.compile(r"(?P<prefix>.+?)(?P<index>\.index)?(?:\.data-\d{5}-of-\d{5})?(?P<rest>\.tempstate\d+|_temp\w*)?$")
-# A sharded checkpoint of the format before 2016 has a pattern for a path: PREFIX-?????-of-00002.
+# The path of a sharded checkpoint in the format before 2016 is a pattern: PREFIX-?????-of-00002.
 _NUMBERED = re.compile(r"(?P<stem>.+?)-(?P<step>\d+)(-\?{5}-of-\d{5})?$")
 _SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<shards>\d{5})$")
 # The last bytes of an index file, which are written last.
@@ -81,18 +81,18 @@ _INDEX_ENDS_WITH = 0xDB4775248B80FB57.to_bytes(8, "little")
 
 
 def directory_argument(name: str, value: Any) -> Any:
-    """Converts a directory of checkpoints that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
+    """Converts an argument that is a directory of checkpoints. TensorFlow's writers refuse a `pathlib.Path`.
 
     Args:
       name: name of the argument, for the message.
       value: a path (a string, bytes or a `pathlib.Path`), or None for no directory.
 
     Returns:
-      The path as a string, or as bytes if bytes were given; None for None.
+      The path as a string, or as bytes if bytes were given, or None for None.
 
     Raises:
-      TypeError: `value` isn't a path.
-      ValueError: TensorFlow would take the path for a pattern.
+      TypeError: If `value` isn't a path.
+      ValueError: If TensorFlow would treat the path as a pattern.
     """
     if value is None:
         return None
@@ -102,16 +102,16 @@ def directory_argument(name: str, value: Any) -> Any:
 
 
 class Listing(NamedTuple):
-    """The checkpoints that a directory offers for a restore.
+    """The checkpoints in a directory that can be restored.
 
     Args:
       paths: the checkpoints in the order in which a restore tries them.
-      rotation: the checkpoints that a saver may delete after it has written enough new ones, oldest first: those that
-        the state file names and that lie in the directory.
-      interrupted: the checkpoints that have no index and that no state file names, newest first.
-      named: whether the state file names a checkpoint.
-      remarks: the faults of the state file, a sentence each.
-      in_first_save: whether the first save in the directory has started but not finished.
+      rotation: the checkpoints that a saver may delete after writing enough new ones, oldest first: those that the
+        state file names and that are in the directory.
+      interrupted: the checkpoints without an index that no state file names, newest first.
+      named: Whether the state file names a checkpoint.
+      remarks: the faults of the state file, one sentence each.
+      in_first_save: Whether the first save in the directory has started but not finished.
     """
 
     paths: list[str]
@@ -137,9 +137,9 @@ class _Directory:
                 continue
             complete = match["index"] is not None and match["rest"] is None
             (self.with_index if complete else self.begun).add(match["prefix"])
-        # The format before 2016 has no index: a checkpoint is one file and the .meta file of its graph.
+        # The format before 2016 has no index. A checkpoint is one file, with a .meta file of its graph.
         self.with_index |= {name[:-5] for name in self._names if name.endswith(".meta") and name[:-5] in self._names}
-        # Or it is shards, and that file.
+        # Or it consists of shards and that file.
         for shard in filter(None, map(_SHARD.match, self._names)):
             if f"{shard['prefix']}.meta" in self._names:
                 self.with_index.add(f"{shard['prefix']}-?????-of-{shard['shards']}")
@@ -154,13 +154,13 @@ class _Directory:
         """Returns True if the directory has any file of a checkpoint."""
         if prefix in self.with_index or prefix in self.begun or prefix in self._names:
             return True
-        # Its shards, whether or not the path contains their number.
+        # Its shards, regardless of whether the path contains their number.
         name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
         return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
 
 
 def has_checkpoint(directory: str) -> bool:
-    """Returns True if a directory has a checkpoint with an index, or one of the format without one."""
+    """Returns True if a directory has a checkpoint with an index, or one in the format without an index."""
     return bool(_Directory(directory).with_index)
 
 
@@ -172,15 +172,15 @@ def stem_of(path: str) -> str:
 
 
 def step_of(path: str) -> int | None:
-    """Returns the global step in a checkpoint's name; None if the name has no step."""
+    """Returns the global step in a checkpoint's name, or None if the name has no step."""
     match = _NUMBERED.match(os.path.basename(path))
     return int(match["step"]) if match else None
 
 
 def _age_key(path: str) -> tuple[bool, int, int]:
-    """A key that sorts checkpoints from old to new: first those without a step, by their time; then by their step.
+    """Returns a key that sorts checkpoints from old to new: those without a step by time, then the others by step.
 
-    Of one step, the longer name is the one that a checkpoint has while another one overwrites it.
+    If two have the same step, the longer name belongs to the one that the other overwrites.
     """
     step = step_of(path)
     if step is not None:
@@ -192,7 +192,7 @@ def _age_key(path: str) -> tuple[bool, int, int]:
 
 
 def is_in(path: str, directory: str) -> bool:
-    """Returns True if the files of a checkpoint lie in a directory or below it."""
+    """Returns True if a checkpoint's files are in a directory or below it."""
     return f"{_real(os.path.dirname(path))}/".startswith(f"{_real(directory).rstrip('/')}/")
 
 
@@ -212,22 +212,22 @@ def _read_state(directory: _Directory) -> tuple[Any, str | None]:
 
 
 def _real(path: str) -> str:
-    """Returns a path in the form in which paths are compared. Paths of remote file systems are compared as text."""
+    """Returns a path in the form for comparisons. Paths on remote file systems are compared as text."""
     return os.path.realpath(path) if is_local(path) else path.rstrip("/")
 
 
 def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:
     """Finds a checkpoint that the state file names.
 
-    The directory itself comes first: it may be a copy whose state file names the original directory.
+    Searches the directory itself first, because it may be a copy whose state file names the original directory.
 
     Args:
       directory: the directory with the state file.
       named: the path in the state file.
 
     Returns:
-      (path, moved). The path is None if no file of the checkpoint exists. `moved` is True if the state file names
-      another directory than the one in which the checkpoint was found.
+      (path, moved). The path is None if no file of the checkpoint exists. `moved` is True if the state file names a
+      different directory.
     """
     path = os.path.join(directory.path, named)
     parent, base = os.path.split(path)
@@ -240,11 +240,11 @@ def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:
 
 
 def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
-    """Lists the checkpoints of a directory, from its state file and from its files. Reads no checkpoint.
+    """Lists the checkpoints in a directory from its state file and its files. Reads no checkpoint.
 
-    The checkpoint that the state file calls the newest comes first, as in TensorFlow, so a user can go back to an older
-    one by editing that file. The others follow, newest first. A path of another directory in the state file stands for
-    the checkpoint of the same name in this directory, if there is one.
+    As in TensorFlow, the checkpoint that the state file calls the newest comes first, so a user can go back to an older
+    one by editing that file. The others follow, newest first. If the state file contains a path in another directory,
+    the checkpoint with the same name in this directory is used if it exists.
     """
     found = _Directory(os.fspath(directory), state_file)
     state, fault = _read_state(found)
@@ -262,7 +262,7 @@ def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
         named = [path for path in (_find(found, name)[0] for name in every) if path]
         rotation = [path for path in named if is_in(path, found.path)]
         stems = {stem_of(name) for name in (newest, *every)}
-        # Checkpoints of other names may belong to other programs.
+        # Checkpoints with other names may belong to other programs.
         prefixes = {prefix for prefix in found.with_index if stem_of(prefix) in stems} or prefixes
         others = named + [os.path.join(found.path, prefix) for prefix in prefixes]
     else:
@@ -292,13 +292,13 @@ def damage_of(path: Any) -> str | None:
     """Reads a whole checkpoint, which checks the checksum of each tensor.
 
     Args:
-      path: path of the checkpoint, in the form that `Saver.restore` takes.
+      path: path of the checkpoint, in the form that `Saver.restore` accepts.
 
     Returns:
-      The reason why the checkpoint can't be read, in one line; None if it can be read.
+      The reason why the checkpoint can't be read, in one line, or None if it can be read.
 
     Raises:
-      tf.errors.OpError: the files can't be read at present, or not by this user. It gives no information about them.
+      tf.errors.OpError: If the files can't be read at present, or not by this user, so that their state is unknown.
     """
     path = os.fspath(path)
     directory = _Directory(os.path.dirname(path) or ".")
@@ -318,7 +318,7 @@ def _damage_of_tensor(reader: Any, name: str) -> str | None:
     try:
         reader.get_tensor(name)
     except (errors.InternalError, errors.UnimplementedError):
-        # A type that Python can't hold, or a form that this reader doesn't know, isn't damage.
+        # A type that Python can't represent, or a form that this reader doesn't support, isn't damage.
         return None
     except (errors.OpError, IndexError, RuntimeError) as error:
         return _damage_in(error)
@@ -332,7 +332,7 @@ def _damage_in(error: Exception) -> str:
 
 
 def is_unfinished(path: str) -> bool:
-    """Returns True if the index of a checkpoint lacks its end, as after a save that was interrupted."""
+    """Returns True if the index of a checkpoint lacks its end, as after an interrupted save."""
     try:
         with file_io.FileIO(path + ".index", "rb") as file:
             size = file.size()
@@ -343,27 +343,27 @@ def is_unfinished(path: str) -> bool:
 
 
 def latest_intact_checkpoint(directory: Any) -> str | None:
-    """Finds the newest checkpoint of a directory that can be read from the first to the last byte.
+    """Finds the newest checkpoint in a directory that can be read completely.
 
     Args:
-      directory: path of the directory; a string or a `pathlib.Path`.
+      directory: path of the directory, as a string or a `pathlib.Path`.
 
     Returns:
-      The checkpoint's path, in the form that `Saver.restore` takes; None if there is none.
+      The checkpoint's path, in the form that `Saver.restore` accepts, or None if there is none.
 
     Raises:
-      tf.errors.OpError: the directory exists and can't be listed, or a checkpoint can't be read at present.
+      tf.errors.OpError: If the directory exists but can't be listed, or a checkpoint can't be read at present.
     """
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)
 
 
-# Two trainings that save in one directory notice each other.
+# Detects two trainings that save in one directory.
 #
-# Each overwrites the state file, and the checkpoints of the same steps, and deletes its own. So before a training
-# replaces a state file, it checks whether another process has replaced the file since this process wrote or read it.
-# An extended attribute of the file names the process that has written it: the content stays TensorFlow's, which
-# programs read line by line. This needs no lock: a process that was killed doesn't save again, and a restart reads
-# the state file first. A file system without such attributes gives no warning.
+# Each would overwrite the state file and the checkpoints of the same steps, and delete its own. Before a training
+# replaces a state file, it therefore checks if another process has replaced the file since this process wrote or read
+# it. An extended attribute of the file names the process that wrote it. The content remains TensorFlow's, because
+# programs read it line by line. This needs no lock: a killed process doesn't save again, and a restarted one reads the
+# state file first. On a file system without such attributes, there is no warning.
 
 _ATTRIBUTE = "user.fastsup.writer"
 
@@ -376,7 +376,7 @@ class _State(NamedTuple):
 
 
 class _Process:
-    """This process and its state files: all its sessions and loops are one writer."""
+    """This process and its state files. All its sessions and loops count as one writer."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -397,11 +397,11 @@ def _this_process() -> _Process:
 
 
 def sign(path: str) -> None:
-    """Notes in a state file that this process has written it, and remembers the file."""
+    """Marks a state file as written by this process, and records the file."""
     process = _this_process()
     if is_local(path) and hasattr(os, "setxattr"):
         about = f"process {process.pid} on {socket.gethostname()}, running since {process.since}"
-        # The number tells two saves of one process apart.
+        # The number distinguishes two saves by one process.
         writer = f"{about}, id {process.id}, save {secrets.token_hex(8)}"
         with contextlib.suppress(OSError):
             os.setxattr(path, _ATTRIBUTE, writer.encode(errors="replace"), follow_symlinks=False)
@@ -409,8 +409,8 @@ def sign(path: str) -> None:
 
 
 def note_state(path: str) -> None:
-    """Remembers a state file as it is: this process has written it, or resumes from what it names."""
-    # Before the writer: what replaces the file in between is noticed.
+    """Records the current state file: this process wrote it, or resumes from the checkpoint that it names."""
+    # Before the writer, so that a replacement in between is detected.
     identity = _identity(path)
     _this_process().known[_key(path)] = _State(identity, _writer(path))
 
@@ -445,7 +445,7 @@ def _key(path: str) -> str:
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
-    """What tells whether a local file was replaced or written to; None if that isn't known."""
+    """Returns the identity of a local file, which changes with each write or replacement, or None if it isn't known."""
     if not is_local(path):
         return None
     try:
@@ -456,7 +456,7 @@ def _identity(path: str) -> tuple[int, int, int] | None:
 
 
 def _writer(path: str) -> str:
-    """What `sign` has noted in a file; an empty string for nothing."""
+    """Returns the mark that `sign` wrote to a file, or ""."""
     if not is_local(path) or not hasattr(os, "getxattr"):
         return ""
     try:

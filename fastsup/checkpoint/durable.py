@@ -1,10 +1,11 @@
-"""How a checkpoint becomes durable, in one order for all savers: `save_durably` and `save_by_manager` call both parts.
+"""Makes checkpoints durable, in one order for all savers. `save_durably` and `save_by_manager` use both parts.
 
-`durable_save` wraps a save. Before it, a directory's first save is marked, and a checkpoint of the same step gets a
-second name. Then the saver writes the files of the checkpoint. `name_durably` flushes them to the disk with their names
-in the directory, and has the state file name the checkpoint: written under another name, flushed, renamed, and the
-directory flushed again. Only then the saver deletes old checkpoints, and `durable_save` the second name and the mark.
-So whenever the machine stops, the state file names a checkpoint that is whole. A save that fails deletes its own files.
+`durable_save` wraps a save. First, it marks a directory's first save, and gives a checkpoint with the same step a
+second name. Then the saver writes the checkpoint's files. `name_durably` flushes these, with their names in the
+directory, to the disk, and makes the state file name the checkpoint: the state file is written under another name,
+flushed and renamed, and the directory is flushed again. Only then does the saver delete old checkpoints, and
+`durable_save` the second name and the mark. Whenever the machine stops, the state file therefore names a complete
+checkpoint. A failed save deletes its own files.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ __all__ = [
     "write_state",
 ]
 
-# A mark in a directory whose first save is under way.
+# A mark in a directory whose first save hasn't finished.
 #
-# Until the first save finishes, no state file names a checkpoint. If the machine loses power then, the index of that
-# checkpoint may be whole and its data torn: the directory looks like one that has lost its state file, whose
-# checkpoints are damaged. The mark tells the two apart: with it, nothing had been saved yet, and training begins.
+# Until the first save finishes, no state file names a checkpoint. If the machine loses power before that, the
+# checkpoint's index may be complete and its data torn. The directory then looks as if it had lost its state file, and
+# its checkpoints were damaged. With the mark, it is clear that nothing had been saved yet, and training starts from the
+# beginning.
 
 _TEXT = "The first save in this directory has started but not finished. A later save deletes this file.\n"
 
@@ -86,25 +88,25 @@ def marking_the_first(directory: str) -> Iterator[None]:
     try:
         yield
     except GeneratorExit:
-        raise  # The program has dropped a save that a thread may still write.
+        raise  # The program has abandoned a save that a thread may still be writing.
     except BaseException:
-        # The mark stays if the directory has an index, which may be torn, or if it can't be read.
+        # The mark remains if the directory has an index, which may be torn, or if it can't be read.
         with contextlib.suppress(OSError, errors.OpError):
             if not has_checkpoint(directory or "."):
                 os.unlink(mark)
         raise
-    # One that can't be deleted does no harm: it has no meaning where there is a state file.
+    # A mark that can't be deleted is harmless, because it has no effect if there is a state file.
     with contextlib.suppress(OSError):
         os.unlink(mark)
 
 
-# A save over a checkpoint of the same name: the earlier one stays there under another name until the save is durable.
+# A save over a checkpoint with the same name. The earlier one gets another name until the save is durable.
 #
-# TensorFlow replaces the files of a checkpoint one after the other. If the process is killed or the power is lost in
-# between, the index is that of one state and the data that of the other, and neither can be restored. A checkpoint of
-# the same step is written again after a partial restore, and where a program's steps don't change the global step.
+# TensorFlow replaces the files of a checkpoint one by one. If the process is killed or the power is lost in between,
+# the index and the data belong to different states, and neither can be restored. A checkpoint of the same step is
+# written again after a partial restore, and if a program's steps don't change the global step.
 
-# The number of digits of the other name. A restore tries what has the same name up to the number, which is the same.
+# The number of digits in the other name. A restore tries names that are equal up to the number.
 _DIGITS = 20
 
 
@@ -112,15 +114,15 @@ _DIGITS = 20
 def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     """Wraps a save. If it fails after it has replaced a file, the earlier checkpoint keeps its other name.
 
-    An index that is a symbolic link becomes a file: TensorFlow would write to what it leads to, such as another run's
-    checkpoint.
+    An index that is a symbolic link becomes a file. Otherwise TensorFlow would write to the link's target, such as
+    another run's checkpoint.
 
     Args:
-      path: path of the checkpoint, with the step; None if it isn't known. One that isn't local, or has no step, is
-        overwritten as by TensorFlow; so is one of the first format, which has no index.
+      path: path of the checkpoint, with the step, or None if it isn't known. A remote checkpoint, one without a step,
+        or one in the first format (without an index) is overwritten as in TensorFlow.
 
     Raises:
-      tf.errors.OpError: the earlier checkpoint can't get its other name.
+      tf.errors.OpError: If the earlier checkpoint can't get its other name.
     """
     if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
         yield
@@ -135,13 +137,13 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     try:
         yield
     except GeneratorExit:
-        raise  # The thread that writes may still run.
+        raise  # The writing thread may still run.
     except BaseException:
         with contextlib.suppress(OSError):
             if _identities(path) == before:
                 _delete(files_of_checkpoint(_other_name(path)))
         raise
-    # Those of earlier saves too, that were killed here. The newest checkpoint is on the disk now.
+    # Also those of earlier saves that were killed here. The newest checkpoint is on the disk now.
     other_names = re.compile(re.escape(stem_of(path)) + rf"-\d{{{_DIGITS}}}\.(?:index|meta|data-.*)")
     directory = os.path.dirname(path)
     with contextlib.suppress(OSError):
@@ -153,14 +155,14 @@ def _other_name(path: str) -> str:
 
 
 def _identities(path: str) -> dict[str, tuple[int, int, int]]:
-    """What tells whether a file of a checkpoint has been replaced or written to."""
+    """Returns the identities of a checkpoint's files, which change with each write or replacement."""
     statuses = {name: os.lstat(name) for name in files_of_checkpoint(path)}
     return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
 
 
 def _delete(names: Iterable[str]) -> None:
     for name in names:
-        # One that can't be deleted does no harm: the newer one is tried first.
+        # A file that can't be deleted is harmless, because the newer one is tried first.
         with contextlib.suppress(OSError):
             os.unlink(name)
 
@@ -169,11 +171,11 @@ def _keep_under_another_name(path: str) -> None:
     """Gives a complete checkpoint a second name, durably."""
     other = _other_name(path)
     if os.path.exists(other + ".index") and damage_of(path) is not None:
-        return  # Left by a failed save: the other one is intact.
+        return  # Left by a failed save. The other one is intact.
     stem = len(os.path.basename(path))
     try:
         with tensorflow_errors("kept while it is overwritten", path):
-            # The index last: with it, the files are a checkpoint.
+            # The index comes last, because it makes the files a checkpoint.
             for name in sorted(files_of_checkpoint(path), key=lambda name: name.endswith(".index")):
                 _link_or_copy(name, other + os.path.basename(name)[stem:])
             fsync_checkpoint(other)
@@ -184,7 +186,7 @@ def _keep_under_another_name(path: str) -> None:
 
 
 def _link_or_copy(name: str, other: str) -> None:
-    """Gives a file of a checkpoint a second name. An index is copied, since TensorFlow may write it in place."""
+    """Gives a checkpoint's file a second name. Copies an index, because TensorFlow may write it in place."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(other)
     if not name.endswith(".index"):
@@ -194,14 +196,14 @@ def _link_or_copy(name: str, other: str) -> None:
     copy_to_new(name, other)
 
 
-# Attribute of an error that a save has raised.
+# Attribute of an error that a save raised.
 _FAILED_SAVE = "_fastsup_failed_save"
-# What TensorFlow's writers leave when they fail: files that aren't complete, and the directory of the parts.
+# The remains of failed TensorFlow writers: incomplete files, and the directory of the parts.
 _UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
 
 
 def is_failed_save(error: BaseException) -> bool:
-    """True for an error that was raised by a save."""
+    """Returns True for an error that was raised by a save."""
     return bool(getattr(error, _FAILED_SAVE, False))
 
 
@@ -210,11 +212,11 @@ def saving(path: Any) -> Iterator[None]:
     """Wraps a save. If it fails, deletes its unfinished files, and marks the error as a save's.
 
     Args:
-      path: path of the checkpoint, with the step; None if it isn't known.
+      path: path of the checkpoint, with the step, or None if it isn't known.
 
     Raises:
-      tf.errors.ResourceExhaustedError: a file is too large, which TensorFlow reports as the end of the input.
-      Exception: any other error of the save.
+      tf.errors.ResourceExhaustedError: If a file is too large, which TensorFlow reports as the end of the input.
+      Exception: Any other error of the save.
     """
     try:
         with writing_files():
@@ -228,28 +230,28 @@ def saving(path: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def durable_save(path: str | None, directory: str, other_state_file: bool = False) -> Iterator[None]:
-    """Wraps a save: what each way to save does before the files are written, and after they are named on the disk."""
+    """Wraps a save, with the work before the files are written and after they are named on the disk."""
     first = contextlib.nullcontext() if other_state_file else marking_the_first(directory)
     with saving(path), first, keeping_the_overwritten(path):
         yield
 
 
 def name_durably(newest: str | bytes, state: str, write: Callable[[], object]) -> bool:
-    """Flushes a checkpoint, and has it named in a state file. Older checkpoints may be deleted then.
+    """Flushes a checkpoint, and names it in a state file. Older checkpoints may be deleted afterwards.
 
-    Warns about another process that has written the state file since this one.
+    Warns if another process has written the state file since this one.
 
     Args:
       newest: path of the checkpoint, whose files are written.
       state: path of the state file.
-      write: function that writes the state file, durably.
+      write: function that durably writes the state file.
 
     Returns:
-      False if the checkpoint is local and its files aren't there.
+      False if the checkpoint is local and its files don't exist.
 
     Raises:
-      tf.errors.OpError: the files can't be flushed.
-      Exception: the error of `write`.
+      tf.errors.OpError: If the files can't be flushed.
+      Exception: The error of `write`.
     """
     is_there = _flush(newest)
     with _writing_state(state):
@@ -259,7 +261,7 @@ def name_durably(newest: str | bytes, state: str, write: Callable[[], object]) -
 
 @contextlib.contextmanager
 def _writing_state(path: str) -> Iterator[None]:
-    """Wraps what writes a state file."""
+    """Wraps the writing of a state file."""
     warn_of_other_writer(path)
     yield
     sign(path)
@@ -274,7 +276,7 @@ def _flush(path: str | bytes) -> bool:
 
 
 def _discard_unfinished(path: str) -> None:
-    """Deletes the files of a checkpoint that isn't complete. They would take the room that the next save needs."""
+    """Deletes the files of an incomplete checkpoint, because the next save may need the space."""
     if not is_local(path) or not os.path.isdir(os.path.dirname(path) or "."):
         return
     try:
@@ -299,20 +301,20 @@ def write_state(
     last_preserved: float | None = None,
     name: str = "checkpoint",
 ) -> None:
-    """Writes the state file of a directory, durably. Its content is TensorFlow's.
+    """Durably writes the state file of a directory, with TensorFlow's content.
 
     Args:
       directory: the directory.
       newest: path of the newest checkpoint.
       every: paths of the checkpoints that a saver may delete later, oldest first.
-      relative: whether the paths are written relative to the directory.
+      relative: Whether the paths are written relative to the directory.
       timestamps: the times of these checkpoints, in seconds, or None.
       last_preserved: time of the last checkpoint that is kept permanently, in seconds, or None.
       name: name of the state file.
 
     Raises:
-      tf.errors.OpError: the file can't be written.
-      RuntimeError: the checkpoint has the name of the state file.
+      tf.errors.OpError: If the file can't be written.
+      RuntimeError: If the checkpoint has the name of the state file.
     """
 
     def written(path: str) -> str:
@@ -334,7 +336,7 @@ def write_state(
 
 
 def is_plain_saver(saver: Any) -> bool:
-    """True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files."""
+    """Returns True for a Saver with TensorFlow's own `save`. A program's `save` may do more than write the files."""
     return getattr(type(saver), "save", None) is Saver.save and "save" not in vars(saver)
 
 
@@ -352,15 +354,15 @@ def save_durably(
       saver: the `tf.compat.v1.train.Saver`.
       session: the session to save in.
       path: path of the checkpoint, without the step.
-      step: the global step to name the checkpoint by; None for a name without a step.
-      write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint. None: the saver's default.
-      state_file: name of the state file. None: the saver's default.
+      step: the global step for the checkpoint's name. If None, the name has no step.
+      write_meta_graph: Whether to write a `.meta` file with the graph. If None, uses the saver's default.
+      state_file: name of the state file. If None, uses the saver's default.
 
     Returns:
-      The path of the checkpoint, with the step; None if the saver has nothing to save.
+      The path of the checkpoint, with the step, or None if the saver has nothing to save.
 
     Raises:
-      Exception: as `saving`.
+      Exception: As for `saving`.
     """
     directory = os.path.dirname(os.fsdecode(path))
     state = os.path.join(directory, state_file or STATE_FILE)
@@ -394,7 +396,7 @@ def save_durably(
 
 
 def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE_FILE, is_new: bool = True) -> bool:
-    """Has a Saver's state file name a checkpoint as the newest one. Returns what `name_durably` returns.
+    """Makes a Saver's state file name a checkpoint as the newest one. Returns the result of `name_durably`.
 
     Args:
       saver: the `tf.compat.v1.train.Saver`.
@@ -413,14 +415,14 @@ def name_by_saver(saver: Any, path: str, directory: str, state_file: str = STATE
 
 
 def _number_of(session: Any, step: Any) -> Any:
-    """The global step as a number, even if it is a tensor or a variable, as `Saver.save` reads it; or None."""
+    """Returns the global step as a number, as `Saver.save` reads it, even if it is a tensor or a variable; or None."""
     if step is None or isinstance(step, compat.integral_types):
         return step
     return training_util.global_step(session, step)
 
 
 def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
-    """The path of a checkpoint, as a Saver names it."""
+    """Returns the path of a checkpoint, as a Saver names it."""
     name = os.fsdecode(path)
     if step is None:
         return name
@@ -433,17 +435,17 @@ def save_by_manager(manager: Any, step: int, **options: Any) -> contextlib.ExitS
     Args:
       manager: the manager.
       step: the number of the checkpoint.
-      **options: more arguments for the manager's `save`.
+      **options: additional arguments for the manager's `save`.
 
     Returns:
-      The rest of the save, to be closed when the files are written: a thread may still write them.
+      The rest of the save, to close when the files are written, because a thread may still be writing them.
 
     Raises:
-      Exception: as `saving`.
+      Exception: As for `saving`.
     """
     directory = manager.directory
     if is_local(directory):
-        # The manager would make the directory too late for the mark.
+        # The manager would create the directory too late for the mark.
         with saving(None), contextlib.suppress(FileExistsError):
             os.makedirs(directory)
     with contextlib.ExitStack() as stack:
@@ -453,9 +455,9 @@ def save_by_manager(manager: Any, step: int, **options: Any) -> contextlib.ExitS
 
 
 def keep_durable(manager: Any) -> None:
-    """Has a `tf.train.CheckpointManager` make its checkpoints durable before it names them or deletes others.
+    """Makes a `tf.train.CheckpointManager` flush its checkpoints before it names them or deletes others.
 
-    And delete none of those in another directory that its state file names.
+    Also keeps it from deleting checkpoints in another directory that its state file names.
     """
     if not hasattr(manager, "_record_state") or isinstance(manager._record_state, _StateWriter):
         return
@@ -466,7 +468,7 @@ def keep_durable(manager: Any) -> None:
 
 
 class _StateWriter:
-    """Writes the state file of a manager instead of its method, called before and after it deletes checkpoints."""
+    """Writes a manager's state file instead of its method. Called before and after it deletes checkpoints."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager

@@ -1,4 +1,4 @@
-"""Restores the newest intact checkpoint, whole or in part, reports damaged ones, and explains another model's."""
+"""Restores the newest intact checkpoint, completely or partially. Reports damaged ones and those of another model."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ __all__ = [
 class NoIntactCheckpointError(errors.DataLossError, AnyNoIntactCheckpointError):  # type: ignore[misc]
     """Raised if there are checkpoints and each of them is damaged or incomplete.
 
-    It is also a ValueError, as TensorFlow raises that for a checkpoint whose files are missing; and a RuntimeError,
-    because `StepLoop` raises that where it can't begin.
+    It is also a ValueError, which TensorFlow raises for a checkpoint whose files are missing, and a RuntimeError, which
+    `StepLoop` raises if it can't start.
 
     Args:
       place: path of the directory or of the checkpoint to restore.
@@ -82,11 +82,11 @@ class NoIntactCheckpointError(errors.DataLossError, AnyNoIntactCheckpointError):
 class CheckpointRestorer:
     """Restores a model from the newest intact checkpoint.
 
-    It can be called again while a program waits for a checkpoint; it warns of each damaged checkpoint once.
+    It can be called again while a program waits for a checkpoint. It warns about each damaged checkpoint once.
 
     Args:
-      restore: function that restores a checkpoint; its argument is the path.
-      prepare: function without arguments, called before each `restore`. Its errors don't count as damage.
+      restore: function of a path that restores a checkpoint.
+      prepare: function without arguments, called before each `restore`. Its errors aren't treated as damage.
     """
 
     def __init__(self, restore: Callable[[str], None], prepare: Callable[[], None]) -> None:
@@ -100,18 +100,18 @@ class CheckpointRestorer:
             logging.warning("%s See `python -m fastsup docs recovery`.", text)
 
     def _restore_or_explain(self, path: str) -> str | None:
-        """Restores a checkpoint. Returns None, or the damage that prevents it; raises a mistake of the program."""
+        """Restores a checkpoint. Returns None, or the damage that prevents it. Raises an error for a user's mistake."""
         self._prepare()
         try:
             self._restore(path)
         except (errors.OpError, ValueError, IndexError, RuntimeError, DecodeError) as error:
             if is_read_failure(error):
                 raise
-            # Reading the whole checkpoint distinguishes damage from a mistake in the program. It is slow, so only
-            # failures do.
+            # Reading the whole checkpoint distinguishes damage from a mistake in the program. It is slow, so it is done
+            # only after failures.
             cause = damage_of(path)
             if cause is None and isinstance(error, (errors.DataLossError, errors.OutOfRangeError)):
-                # The server that restores may see other files than this process.
+                # The server that restores may see different files than this process.
                 cause = " ".join(str(error).split())
             if cause is None:
                 raise
@@ -131,22 +131,22 @@ class CheckpointRestorer:
 
         Args:
           directory: path of the directory.
-          expects_writer: whether another process is expected to write the first checkpoint. Then damage isn't an error
-            while the state file names no checkpoint.
+          expects_writer: Whether another process is expected to write the first checkpoint. Damage then isn't an error
+            as long as the state file names no checkpoint.
 
         Returns:
           (path, rotation): the path of the restored checkpoint, and the paths of the checkpoints that the saver may
           delete later, oldest first. None if no checkpoint was ever saved completely.
 
         Raises:
-          NoIntactCheckpointError: there are checkpoints, and none is intact.
-          Exception: the saver's error for a checkpoint that doesn't fit the model.
+          NoIntactCheckpointError: If there are checkpoints but none is intact.
+          Exception: The saver's error for a checkpoint that doesn't match the model.
         """
         note_state(os.path.join(os.fspath(directory), STATE_FILE))
         return self.restore_first(list_checkpoints(directory), os.fspath(directory), expects_writer)
 
     def restore_first(self, listing: Listing, place: str, expects_writer: bool = False) -> tuple[str, list[str]] | None:
-        """Restores the first checkpoint of a list that is intact."""
+        """Restores the first intact checkpoint in a list."""
         paths = listing.paths
         waiting = expects_writer and not listing.named
         if waiting:
@@ -172,7 +172,7 @@ class CheckpointRestorer:
         if not failures:
             return None
         if listing.in_first_save or (not listing.named and len(failures) == 1 and is_unfinished(failures[0][0])):
-            # No state file has ever named a checkpoint of this directory.
+            # No state file has ever named a checkpoint in this directory.
             self._warn(f"{failures[0][0]} belongs to the first save, which never finished: nothing had been saved yet.")
             return None
         raise NoIntactCheckpointError(place, failures)
@@ -192,12 +192,12 @@ def _tried(failures: list[tuple[str, str]]) -> set[str]:
 
 
 def _rotation(listing: Listing, restored: str, damaged: set[str], directory: str) -> list[str]:
-    """Returns the checkpoints that a saver may delete later: none that is damaged or in another directory."""
+    """Returns the checkpoints that a saver may delete later, without those that are damaged or in another directory."""
     kept = [path for path in listing.rotation if path not in damaged]
     return kept if restored in kept or not is_in(restored, directory) else [*kept, restored]
 
 
-# Size of the values that one run feeds. If a run fails because of a shape, its operations are run one by one.
+# Maximum size of the values that one run feeds. If a run fails because of a shape, its operations run one by one.
 _BYTES_PER_RUN = 1 << 28
 
 
@@ -207,7 +207,7 @@ class _Wanted(NamedTuple):
     Args:
       tensor: output of the restore operation.
       name: name of the tensor in the checkpoint.
-      slice_spec: the slice of that tensor, as in "10 4 0,5:-"; empty for the whole tensor.
+      slice_spec: the slice of that tensor, such as "10 4 0,5:-", or "" for the whole tensor.
     """
 
     tensor: Any
@@ -278,7 +278,7 @@ def _mismatch(difference: str) -> errors.InvalidArgumentError:
 
 
 def shape_of_target(op: Any) -> Any:
-    """Returns the shape of the variable that an operation sets; None if it is unknown, or if values are reshaped."""
+    """Returns the shape of the variable that an operation sets, or None if it is unknown or values are reshaped."""
     if op.type not in ("Assign", "AssignVariableOp"):
         return None
     value = op.inputs[1]
@@ -318,7 +318,7 @@ class _Source:
         except (IndexError, RuntimeError) as error:
             # The reader's errors for a file that is too short.
             raise errors.DataLossError(None, None, f"{key}: {error}") from error
-        # An array of quantized numbers has lost their type.
+        # An array of quantized numbers has lost its type.
         saved = self._dtypes.get(key) or dtypes.as_dtype(np.asarray(value).dtype)
         here = wanted.tensor.dtype.base_dtype
         if saved != here:
@@ -327,7 +327,7 @@ class _Source:
 
 
 def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> None:
-    """Runs restoring operations, fed with the values that they would read."""
+    """Runs restoring operations, with feeds for the values that they would read."""
     try:
         values = {tensor: value for _, feeds, _ in batch for tensor, value in feeds.items()}
         session.run([op for op, _, _ in batch], values)
@@ -343,7 +343,7 @@ def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> No
 def restore_partially(session: Any, saver: Any, path: str) -> None:
     """Restores the tensors that a checkpoint has and a saver wants.
 
-    The other variables keep their values; the log lists them. The saver's own operations are run, fed with the values,
+    The other variables keep their values, and the log lists them. This runs the saver's own operations with fed values,
     so the graph doesn't change and may be finalized.
     """
     source = _Source(path)
@@ -379,10 +379,10 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
         logging.info("In the checkpoint %s, and not in the model: %s", path, ", ".join(extra))
 
 
-# As many names are listed.
+# Maximum number of listed names.
 _LISTED = 20
 _LISTED_SHAPES = 5
-# The types of a reader's error.
+# The types of a reader's errors.
 _UNREADABLE = (errors.OpError, RuntimeError, ValueError, IndexError)
 
 
@@ -391,8 +391,8 @@ class _Misfit(NamedTuple):
 
     Args:
       missing: names that the checkpoint lacks.
-      different: what differs, a clause for each name.
-      unused: names in the checkpoint that the model doesn't want.
+      different: the differences, one clause per name.
+      unused: names in the checkpoint that the model doesn't use.
     """
 
     missing: list[str]
@@ -407,7 +407,7 @@ def _listed(texts: Iterable[str], separator: str = ", ") -> str:
 
 
 def describe_variables(checkpoint_path: Any) -> str:
-    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
+    """Describes the variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
     try:
         _, shapes = open_checkpoint(checkpoint_path)
     except _UNREADABLE as error:
@@ -420,14 +420,14 @@ def _described(shapes: dict[str, Any]) -> str:
 
 
 def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
-    """The remedy for variables that a checkpoint has under other layer numbers.
+    """Returns the remedy for variables that a checkpoint has with other layer numbers.
 
     Args:
       missing: names that the checkpoint lacks.
-      names: names that it has.
+      names: names in the checkpoint.
 
     Returns:
-      The remedy for the first of them; "" if no name in the checkpoint differs in layer numbers alone.
+      The remedy for the first of them, or "" if no name in the checkpoint differs only in layer numbers.
     """
     numberless: dict[str, list[str]] = {}
     for name in sorted(names):
@@ -447,12 +447,12 @@ def renumbered_layer_hint(missing: Iterable[str], names: Iterable[str]) -> str:
 
 
 def _without_numbers(name: str) -> str:
-    """A variable's name without the numbers of the layers: `dense_1_1/bias` and `dense/bias` give the same name."""
+    """Returns a variable's name without layer numbers. `dense_1_1/bias` and `dense/bias` give the same name."""
     return re.sub(r"(_\d+)+(?=/|$)", "", name)
 
 
 def _misfit(graph: Any, saver: Any, path: str, reader: Any, shapes: dict[str, Any]) -> _Misfit:
-    """Compares a checkpoint with what a saver reads."""
+    """Compares a checkpoint with the tensors that a saver reads."""
     dtypes = reader.get_variable_to_dtype_map()
     keys = {name: name for name in shapes}
     if is_object_based(shapes):
@@ -497,7 +497,7 @@ def _sentences(path: str, misfit: _Misfit, shapes: dict[str, Any]) -> Iterator[s
 
 @contextmanager
 def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = False) -> Iterator[None]:
-    """Wraps a restore. If the checkpoint is another model's, the error starts with the mismatches."""
+    """Wraps a restore. If the checkpoint belongs to another model, the error starts with the mismatches."""
     try:
         yield
     except (errors.NotFoundError, errors.InvalidArgumentError) as error:
@@ -505,12 +505,12 @@ def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = Fa
             reader, shapes = open_checkpoint(path)
             misfit = _misfit(graph, saver, path, reader, shapes)
         except _UNREADABLE:
-            raise error from None  # A server may have other files than this process.
+            raise error from None  # A server may have different files than this process.
         if partial:
             misfit = misfit._replace(missing=[])
         if not misfit.missing and not misfit.different:
             raise
-        # Without the operation: its stack, which is printed too, says nothing of the model.
+        # Without the operation, because its stack, which would be printed, contains nothing about the model.
         explained = type(error)(None, None, f"{' '.join(_sentences(path, misfit, shapes))}\n\n{error.message}")
     else:
         return
@@ -518,11 +518,11 @@ def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = Fa
 
 
 def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
-    """Warns of variables that a checkpoint has in other shapes. A resource variable takes these over."""
+    """Warns about variables that have other shapes in a checkpoint. A resource variable adopts these shapes."""
     try:
         _, shapes = open_checkpoint(path)
     except _UNREADABLE:
-        return  # It was restored, by a server that may see other files.
+        return  # It was restored by a server that may see different files.
     other = []
     for variable in variables:
         saved = shapes.get(variable.op.name)

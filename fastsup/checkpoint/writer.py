@@ -1,6 +1,6 @@
-"""The writer of checkpoints that CheckpointSaverHook and Supervisor share, and the calls of a save's listeners.
+"""The writer of checkpoints that CheckpointSaverHook and Supervisor share, and the calls to a save's listeners.
 
-It writes while the step waits or in the background, and leaves a checkpoint that holds the state as it is.
+It writes while the step waits or in the background, and doesn't overwrite a checkpoint with the same state.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 
 # Leaves the newest checkpoint unchanged if it already contains the current state.
 #
-# TensorFlow's hook saves the state that was just restored again, under the same name. The saver truncates the index
-# file in place, so for a moment the newest checkpoint is torn: a program that is killed at that moment loses it.
+# TensorFlow's hook saves the restored state again, under the same name. The saver truncates the index file in place, so
+# the newest checkpoint is torn for a moment, and a program that is killed at that moment loses it.
 
-# Logged instead of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
+# Logged instead of TensorFlow's line about a save, with the step and the path of the checkpoint.
 UNCHANGED = (
     "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
@@ -49,17 +49,17 @@ def reuse_unchanged_checkpoint(
 ) -> str | None:
     """Finds the checkpoint that a save would overwrite with the same values.
 
-    If there is one, does the rest of the save: writes the `.meta` file if it is missing, and the state file.
+    If there is one, completes the save: writes the `.meta` file if it is missing, and the state file.
 
     Args:
-      session: the session whose variables are to be saved.
-      saver: the saver that is to save them.
+      session: the session whose variables should be saved.
+      saver: the saver that should save them.
       save_path: path of the checkpoint, without the step.
-      step: the global step to name the checkpoint by; None for a name without a step.
-      write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint.
+      step: the global step for the checkpoint's name. If None, the name has no step.
+      write_meta_graph: Whether to write a `.meta` file with the graph.
 
     Returns:
-      The path of that checkpoint; None if the variables have to be saved.
+      The path of that checkpoint, or None if the variables must be saved.
     """
     if not is_plain_saver(saver):
         return None
@@ -75,16 +75,15 @@ def reuse_unchanged_checkpoint(
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
-    # The state file may be lost, or name another checkpoint that is damaged; or the program has gone back to an older
-    # one, which is the newest from now on, as after a save.
+    # The state file may be lost, or name another checkpoint that is damaged. Or the program went back to an older
+    # checkpoint, which is then the newest one, as after a save.
     name_by_saver(saver, path, os.path.dirname(save_path), is_new=saver.last_checkpoints[-1] != path)
     return path
 
 
-# Checkpoints written in the background: a snapshot of the variables is made between two steps, and a thread writes
-# it.
+# Checkpoints written in the background: a snapshot of the variables is taken between two steps, and a thread writes it.
 #
-# A snapshot shares the memory of variables that the runtime copies on write, and has copies of the others.
+# A snapshot shares the memory of variables that the runtime copies on write, and copies the others.
 
 # Index of the first value among the inputs of each operation that writes checkpoints.
 _FIRST_VALUE = {"SaveV2": 3, "SaveSlices": 3, "Save": 2}
@@ -95,11 +94,11 @@ class BackgroundSaver:
 
     def __init__(self, saver: Any) -> None:
         self.saver = saver
-        # What is saved, as of some version of the graph: its tensors, and how their values are kept.
+        # The saved tensors, for some version of the graph, and how their values are kept.
         self._prepared_for: tuple[Any, int] | None = None
         self._tensors: list[Any] = []
         self._snapshot = Snapshot([], [])
-        # The memory of the copies of the last save, by the place of the tensor; None for those that aren't copied.
+        # The memory of the copies of the last save, by the tensor's position, or None for tensors that aren't copied.
         self._buffers: list[Any] = []
         # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
         self._starting = threading.Lock()
@@ -108,9 +107,9 @@ class BackgroundSaver:
         self._path: Any = None
 
     def prepare(self, session: Any) -> None:
-        """Does what a save does before it looks at the variables, so that steps can run in the meantime.
+        """Does the part of a save that comes before reading the variables, so that steps can run in the meantime.
 
-        Waits for the write before, if that is still under way.
+        Waits for an unfinished earlier write.
         """
         self.wait()
         graph = session.graph
@@ -130,19 +129,19 @@ class BackgroundSaver:
         write_meta_graph: bool = True,
         when_written: Callable[[], None] | None = None,
     ) -> None:
-        """Makes a snapshot of the variables, and returns while it is being written.
+        """Creates a snapshot of the variables, and returns while it is being written.
 
-        Waits first for the write before this one, if that is still under way.
+        Waits first for an unfinished earlier write.
 
         Args:
           session: the `fastsup.Session` that holds the variables.
           path: path of the checkpoint, without the step.
-          step: the global step to name the checkpoint by; None for a name without a step.
-          write_meta_graph: whether to write a `.meta` file with the graph.
+          step: the global step for the checkpoint's name. If None, the name has no step.
+          write_meta_graph: Whether to write a `.meta` file with the graph.
           when_written: function without arguments, called in the writing thread when the write has finished or failed.
 
         Raises:
-          Exception: the error of the write before this one, unless `wait` has raised it.
+          Exception: The error of the earlier write, unless `wait` has raised it.
         """
         self.prepare(session)
         values: list[Any] = []
@@ -153,8 +152,8 @@ class BackgroundSaver:
                 for value, shared in zip(values, self._snapshot.shared, strict=True)
             ]
         snapshot = _SnapshotSession(session, dict(zip(self._tensors, values, strict=True)))
-        # No daemon: a program that ends during the write waits for it. A daemon thread that still trains while the
-        # interpreter ends could save again and again, so from then on the writing threads are daemons.
+        # Not a daemon thread, so that a program that exits during the write waits for it. A daemon thread that still
+        # trains during the exit could save again and again, so from then on the writing threads are daemons.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,
@@ -181,7 +180,7 @@ class BackgroundSaver:
                 when_written()
 
     def wait(self) -> Any:
-        """Waits for the write under way, and raises its error once. Returns the path of the last checkpoint."""
+        """Waits for the current write, and raises its error once. Returns the path of the last checkpoint."""
         with self._starting:
             thread = self._thread
         if thread is not None:
@@ -193,7 +192,7 @@ class BackgroundSaver:
 
 
 def saved_tensors(saver: Any, graph: Any) -> list[Any]:
-    """The tensors whose values a Saver writes, each once; none if the value of one of them can't be copied."""
+    """Returns the tensors whose values a Saver writes, each once, or [] if the value of one of them can't be copied."""
     save = graph.as_graph_element(saver.as_saver_def().save_tensor_name)
     tensors: dict[int, Any] = {}
     for op in upstream_operations([save]):
@@ -206,7 +205,7 @@ def saved_tensors(saver: Any, graph: Any) -> list[Any]:
 
 
 class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
-    """Stands in for the session in `Saver.save`: runs in that session, with the snapshot fed for the variables."""
+    """Replaces the session in `Saver.save`: runs in that session, with the snapshot fed for the variables."""
 
     def __init__(self, session: Any, values: dict[Any, Any]) -> None:
         self._session = session
@@ -235,13 +234,13 @@ class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
 
 
 class CheckpointWriter:
-    """Writes checkpoints one after the other, while the caller waits or in the background.
+    """Writes checkpoints one after another, while the caller waits or in the background.
 
     The newest checkpoint isn't written again if it already holds the state of the session.
 
     Args:
-      remember_state: whether a checkpoint written here counts as the state of the session until a step changes it. Then
-        the next save of the same state doesn't write it again.
+      remember_state: Whether a checkpoint written here equals the session's state until a step changes the state. The
+        next save of the same state then doesn't write.
       when_written: function without arguments, called in the writing thread when a background write has finished.
     """
 
@@ -271,16 +270,16 @@ class CheckpointWriter:
           session: the session that holds the variables.
           saver: the `tf.compat.v1.train.Saver` that writes them.
           path: path of the checkpoint, without the step.
-          step: the global step to name the checkpoint by; None for a name without a step.
+          step: the global step for the checkpoint's name. If None, the name has no step.
           log_start: function without arguments that logs the start of the write. Not called for an unchanged state.
-          write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint. None: the saver's default.
-          in_background: whether to return as soon as the variables are copied.
+          write_meta_graph: Whether to write a `.meta` file with the graph. If None, uses the saver's default.
+          in_background: Whether to return as soon as the variables are copied.
 
         Returns:
-          The path of the checkpoint, with the step; None while it is being written in the background.
+          The path of the checkpoint, with the step, or None while it is being written in the background.
 
         Raises:
-          Exception: the error of the saver, or of the background write before this one.
+          Exception: The error of the saver, or of the earlier background write.
         """
         has_meta_graph = write_meta_graph is not False
         with no_interpreter_exit, saving(None):
@@ -293,7 +292,7 @@ class CheckpointWriter:
             self._background_of(saver).save(session, path, step, has_meta_graph, self._when_written)
             self._pending_step = step
             return None
-        # Read before the write: the gate may lose patience and let a step pass.
+        # Read before the write, because the gate may time out and let a step pass.
         passed = session.gate.passed
         with no_interpreter_exit:
             written = save_durably(saver, session, path, step, write_meta_graph)
@@ -303,7 +302,7 @@ class CheckpointWriter:
         return written
 
     def prepare(self, session: Session, saver: Any) -> None:
-        """Does what a background save does before it reads the variables, for a caller that then holds steps back."""
+        """Does the part of a background save before reading the variables, for a caller that then holds steps back."""
         self._background_of(saver).prepare(session)
 
     def _background_of(self, saver: Any) -> BackgroundSaver:
@@ -313,18 +312,18 @@ class CheckpointWriter:
         return self._background
 
     def wait(self) -> Any:
-        """Waits for the background write, and raises its error once. The path of the checkpoint, or None."""
+        """Waits for the background write, and raises its error once. Returns the path of the checkpoint, or None."""
         return None if self._background is None else self._background.wait()
 
     def finish(self) -> Any:
-        """Waits for the background write, unless an earlier call has done so. The step of the checkpoint, or None."""
+        """Waits for the background write, unless an earlier call did. Returns the step of the checkpoint, or None."""
         step, self._pending_step = self._pending_step, None
         if step is not None:
             self.wait()
         return step
 
     def wait_and_log(self) -> bool:
-        """Waits for the background write, and logs its error instead of raising it. True if there was one."""
+        """Waits for the background write, and logs its error instead of raising it. Returns True if there was one."""
         try:
             self.wait()
         except Exception as error:
@@ -342,7 +341,7 @@ def call_before_save(listeners: Iterable[Any], session: Any, step: Any) -> None:
 
 
 def call_after_save(listeners: Iterable[Any], session: Any, step: Any) -> bool:
-    """Calls the listeners' `after_save`, all of them. True if one has requested a stop."""
+    """Calls the `after_save` of all listeners. Returns True if one of them requested a stop."""
     logging.info("Calling checkpoint listeners after saving checkpoint %d...", step)
     should_stop = False
     for listener in listeners:

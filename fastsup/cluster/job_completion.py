@@ -1,12 +1,12 @@
-"""Notifies the tasks of a job of its end, with one small file per ended task in the model directory.
+"""Notifies the tasks of a job of its end, through one small file per finished task in the model directory.
 
-TensorFlow has no such signal: a parameter server runs forever, and an evaluator waits forever if training ends before
-`max_steps`. A task that trains deletes its file when it starts, and writes the file when it has finished without an
-error. A task that fails or is killed leaves no file: it is expected to be restarted.
+TensorFlow has no such signal. A parameter server runs forever, and an evaluator waits forever if training ends before
+`max_steps`. A training task deletes its file when it starts, and writes the file when it finishes without an error. A
+task that fails or is killed leaves no file, because it is expected to restart.
 
-A file may be left from an earlier run of the job, and a watcher may read it before the task that wrote it has restarted
-and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`. A file system error isn't a
-result: it changes nothing until the next check.
+A file may remain from an earlier run of the job, and a watcher may read the file before the restarted task deletes it.
+A file that existed before the watcher therefore counts only after `STALE_SECS`. A file system error isn't a result, and
+changes nothing until the next check.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task
 
 # Seconds after which a file from before the watcher counts.
 STALE_SECS = 600.0
-# Seconds that a parameter server continues when the chief has ended and no training worker answers.
+# Seconds that a parameter server continues after the chief has ended and no training worker answers.
 WORKER_GRACE_SECS = 600.0
-# Seconds between two looks of a sleeping evaluator for the end of the chief.
+# Seconds between two checks by a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
 
 _CHIEF_FILES = ("chief-0.json", "master-0.json")
@@ -52,7 +52,7 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
     """Deletes the file that marks a task as ended.
 
     Args:
-      model_dir: the job's model directory. It needn't exist.
+      model_dir: the job's model directory, which may not exist yet.
       task_type: role of the task.
       task_id: index of the task within its role.
     """
@@ -64,7 +64,7 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
         if exists(path):
             file_io.delete_file_v2(path)
     except errors.NotFoundError:
-        pass  # Another restart of the task has deleted it.
+        pass  # Another restart of the task deleted the file.
     except errors.OpError as error:
         logging.warning("%s can't be deleted. Other tasks may treat this one as ended (%s).", path, error)
 
@@ -73,7 +73,7 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
     """Writes the file that marks a task as finished without an error.
 
     Args:
-      model_dir: the job's model directory. If it doesn't exist, nothing is written.
+      model_dir: the job's model directory. If it doesn't exist, does nothing.
       task_type: role of the task.
       task_id: index of the task within its role.
     """
@@ -91,29 +91,29 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
 
 
 class JobCompletionWatcher:
-    """Reads which tasks of a job have ended.
+    """Determines which tasks of a job have ended.
 
-    A look at the directory costs the same whatever the number of tasks: two questions whether a file exists, while the
-    chief trains, and one list of the directory after that. Files that were there before are read once, at the start,
-    and then only as long as they haven't changed.
+    The cost of a check doesn't depend on the number of tasks. While the chief trains, a check tests whether two files
+    exist. After that, it lists the directory once. Files from before the watcher are read once, at the start, and again
+    only until they change.
 
     Args:
-      model_dir: the job's model directory. It needn't exist.
+      model_dir: the job's model directory, which may not exist yet.
     """
 
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Files from before this watcher that haven't changed since, with their contents; None if it isn't known yet.
+        # Unchanged files from before this watcher, with their contents, or None for contents that aren't known yet.
         self._old_files: dict[str, str | None] = {}
-        # False until the directory could be listed: until then every file may be from before.
+        # False until the directory has been listed. Until then, any file may be from before the watcher.
         self._knows_old_files = False
         self._look_at_old_files()
         # The workers that may still need a parameter server.
         self._workers = PeerLiveness([], WORKER_GRACE_SECS)
 
     def _look_at_old_files(self) -> None:
-        """Learns which files are from before this watcher, and what they say, as far as that could not be read yet."""
+        """Finds and reads the files from before this watcher, as far as this hasn't succeeded yet."""
         if not self._knows_old_files:
             names = self._list()
             if names is None:
@@ -125,7 +125,7 @@ class JobCompletionWatcher:
                 self._old_files[name] = self._read(name)
 
     def _list(self) -> set[str] | None:
-        """The names of the files; None after a file system error."""
+        """Returns the names of the files, or None after a file system error."""
         if self._directory is None:
             return set()
         try:
@@ -134,14 +134,14 @@ class JobCompletionWatcher:
             return None
 
     def _exists(self, name: str) -> bool | None:
-        """Whether there is a file; None after a file system error."""
+        """Returns True if a file exists, or None after a file system error."""
         try:
             return self._directory is not None and exists(os.path.join(self._directory, name))
         except errors.OpError:
             return None
 
     def _read(self, name: str) -> str | None:
-        """The content of a file; None if it was deleted in the meantime, or can't be read."""
+        """Returns a file's content, or None if the file was deleted in the meantime or can't be read."""
         try:
             text: str = file_io.read_file_to_string(os.path.join(str(self._directory), name))
         except errors.OpError:
@@ -149,7 +149,7 @@ class JobCompletionWatcher:
         return text
 
     def _counts(self, name: str) -> bool:
-        """Whether a file that is there counts."""
+        """Returns True if an existing file counts."""
         if time.monotonic() - self._start >= STALE_SECS:
             return True
         self._look_at_old_files()
@@ -160,24 +160,24 @@ class JobCompletionWatcher:
         content = self._read(name)
         if content is None or content == self._old_files[name]:
             return False
-        # A file that has changed belongs to this run: each later version of it counts.
+        # A changed file belongs to this run, and so does each later version.
         del self._old_files[name]
         return True
 
     def chief_has_ended(self) -> bool:
-        """True if the task that saves the checkpoints has ended, so there won't be another checkpoint."""
+        """Returns True if the task that saves the checkpoints has ended, so that there won't be another checkpoint."""
         ended = False
         for name in _CHIEF_FILES:
             is_there = self._exists(name)
             if is_there:
                 ended = self._counts(name) or ended
             elif is_there is False:
-                # The restarted task has deleted it, so every later version belongs to this run.
+                # The restarted task deleted the file, so every later version belongs to this run.
                 self._old_files.pop(name, None)
         return ended
 
     def sleep(self, secs: float) -> None:
-        """Sleeps, at most until the chief has ended.
+        """Sleeps, but not longer than until the chief has ended.
 
         Args:
           secs: seconds to sleep if the chief continues.
@@ -188,13 +188,13 @@ class JobCompletionWatcher:
             secs -= look_secs
 
     def job_has_ended(self, workers: Mapping[int, str]) -> bool:
-        """True if no task needs a parameter server now.
+        """Returns True if no task needs a parameter server now.
 
-        That is the case when the chief and all workers have ended. It is also the case when the chief has ended, and
-        none of the other workers has answered for `WORKER_GRACE_SECS`: those were lost, and weren't restarted.
+        This is the case if the chief and all workers have ended. It is also the case if the chief has ended, and none
+        of the remaining workers has answered for `WORKER_GRACE_SECS`: they were lost and not restarted.
 
         Args:
-          workers: HOST:PORT of each worker in the cluster by its index, the chief excluded.
+          workers: HOST:PORT of each worker in the cluster by index, without the chief.
         """
         if not self.chief_has_ended():
             self._workers.record_alive()

@@ -1,4 +1,4 @@
-"""Whether the tasks of a cluster are there: by their ports, by answers of their servers. Ends connections to them."""
+"""Checks whether the tasks of a cluster are alive, by their ports and servers. Ends connections to them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
     "silent_tasks",
 ]
 
-# Detects the loss of all training tasks, for parameter servers and evaluators, which only wait for them.
+# Parameter servers and evaluators, which only wait for the training tasks, detect the loss of all training tasks here.
 #
-# A task that was killed can't report that. But its server's port is closed.
+# A killed task can't report its loss, but its server's port is closed.
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
 _ASKED_AT_ONCE = 32
 _MAX_INTERVAL_SECS = 60.0
-# For a configuration of an older kind, which has no session_creation_timeout_secs.
+# For an older configuration without session_creation_timeout_secs.
 _DEFAULT_TIMEOUT_SECS = 7200.0
 
 
@@ -55,13 +55,13 @@ def listens(address: str) -> bool | None:
 
 
 def _answering(addresses: list[str]) -> list[str]:
-    """Those of some addresses that answer. Connecting to a lost machine takes as long as the timeout."""
+    """Returns the addresses that answer. Connecting to a lost machine takes as long as the timeout."""
     with ThreadPoolExecutor(_ASKED_AT_ONCE, "liveness of peers") as pool:
         return [address for address, answers in zip(addresses, pool.map(listens, addresses), strict=True) if answers]
 
 
 def _first_to_answer(addresses: list[str]) -> str | None:
-    """One of some addresses that answers. There may be a thousand, so they are probed a few at a time."""
+    """Returns one of the addresses that answer. Probes a few at a time, because there may be a thousand."""
     for first in range(0, len(addresses), _ASKED_AT_ONCE):
         answered = _answering(addresses[first : first + _ASKED_AT_ONCE])
         if answered:
@@ -73,20 +73,20 @@ class PeerLiveness:
     """Checks that at least one task of a job is alive.
 
     Args:
-      addresses: HOST:PORT of each task. The owner may assign others.
-      timeout_secs: seconds that all of them may be silent.
+      addresses: HOST:PORT of each task. The owner may assign a new list.
+      timeout_secs: seconds without an answer after which all tasks are treated as lost.
     """
 
     def __init__(self, addresses: list[str], timeout_secs: float) -> None:
         self.addresses = addresses
         self.timeout_secs = timeout_secs
-        # The chief, until it doesn't answer: most of the time it does.
+        # At first the chief, which usually answers.
         self._last_to_answer = addresses[0] if addresses else None
         self._silent_since: float | None = None
         self._next_check = 0.0
 
     def any_answers(self) -> bool:
-        """True if a peer answers now. The last one to answer is probed first, then the others in groups."""
+        """Returns True if a peer answers now. Probes the last one to answer first, then the others in groups."""
         last, self._last_to_answer = self._last_to_answer, None
         if last is not None and last in self.addresses and listens(last):
             self._last_to_answer = last
@@ -99,10 +99,10 @@ class PeerLiveness:
         self._silent_since = None
 
     def are_lost(self) -> bool:
-        """True if none has answered for the timeout.
+        """Returns True if no peer has answered for the timeout.
 
-        Connects to the peers at most once in a quarter of the timeout and at most once a minute, and before the answer
-        is True.
+        Connects to the peers at most once per quarter of the timeout and once per minute, and always before it returns
+        True.
         """
         now = time.monotonic()
         if not self.addresses or now < self._next_check:
@@ -131,13 +131,13 @@ class PeerLiveness:
 
 
 def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
-    """The tasks of TF_CONFIG's cluster, by their addresses.
+    """Returns the tasks of TF_CONFIG's cluster by address.
 
     Args:
-      device_filters: the tasks that matter, as "/job:ps" or "/job:worker/task:0"; all if it is empty.
+      device_filters: the relevant tasks, such as "/job:ps" or "/job:worker/task:0". If empty, all tasks are relevant.
 
     Returns:
-      Dict of HOST:PORT to "ps 0 at HOST:PORT"; empty if TF_CONFIG has no cluster, or one without ports.
+      Dictionary from HOST:PORT to "ps 0 at HOST:PORT". Empty if TF_CONFIG has no cluster or no ports.
     """
     try:
         tf_config = read_tf_config()
@@ -157,18 +157,18 @@ def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
 
 
 def silent_tasks(tasks: dict[str, str]) -> dict[str, str]:
-    """Those of some tasks whose ports don't answer. Takes some seconds at most."""
+    """Returns the tasks whose ports don't answer. Takes at most a few seconds."""
     answering = _answering(list(tasks))
     return {address: name for address, name in tasks.items() if address not in answering}
 
 
 def peer_timeout_secs(config: Any) -> float:
-    """Seconds that a task waits for the others of its job at most."""
+    """Returns the maximum seconds that a task waits for the other tasks of its job."""
     return getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_TIMEOUT_SECS
 
 
 def peer_liveness_of(config: Any) -> PeerLiveness:
-    """The liveness check of the chief and the workers of a task's job."""
+    """Returns the liveness check for the chief and the workers of a task's job."""
     cluster = config.cluster_spec
     tf_config = read_tf_config()
     if not cluster and config.task_type == TaskType.EVALUATOR:
@@ -180,14 +180,14 @@ def peer_liveness_of(config: Any) -> PeerLiveness:
 
 
 def probe_servers(master: str, config: Any) -> LongCall:
-    """Opens a session in its own thread, which returns once every task that the session needs has answered.
+    """Opens a session in a separate thread, which returns once every task that the session needs has answered.
 
-    TensorFlow's runtime waits without limit for a task that is down. No timeout of the session or of the run ends that
+    TensorFlow's runtime waits without a limit for a task that is down. No timeout of the session or the run ends that
     wait.
     """
 
     def connect() -> None:
-        # Outside a graph, a session without a config takes that of eager execution.
+        # Outside a graph, a session without a config uses the eager context's.
         with ops.Graph().as_default():
             probe = control_flow_ops.no_op()
             with tf_session.Session(master, config=config) as session:
@@ -196,7 +196,7 @@ def probe_servers(master: str, config: Any) -> LongCall:
     return LongCall(connect, f"probe of {master}")
 
 
-# Where Linux and macOS list the open files of a process.
+# Directories in which Linux and macOS list a process's open files.
 _OPEN_FILES = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 _MAPPED = "::ffff:"
 
@@ -204,8 +204,8 @@ _MAPPED = "::ffff:"
 def end_connections(addresses: Collection[str]) -> int:
     """Ends all TCP connections of this process to some addresses.
 
-    To their users they look as if the other side had closed them. TensorFlow's runtime then fails the calls that wait
-    for an answer, with `tf.errors.UnavailableError`, and connects again for the next ones.
+    Their users see connections that the other side closed. TensorFlow's runtime then raises
+    `tf.errors.UnavailableError` in the calls that wait for an answer, and reconnects for the next calls.
     """
     ends: set[tuple[str | int | bytes, ...]] = set()
     for address in addresses:
@@ -219,13 +219,13 @@ def end_connections(addresses: Collection[str]) -> int:
 
 
 def _end_if_to(descriptor: int, ends: set[tuple[str | int | bytes, ...]]) -> bool:
-    """Ends the connection of a descriptor if it is one to one of some addresses. Returns whether it was."""
+    """Ends a descriptor's connection if it leads to one of the addresses. Returns True if it did."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
         blocks = os.get_blocking(descriptor)
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            # `socket.setdefaulttimeout` has changed it, for the other users of the socket too.
+            # `socket.setdefaulttimeout` changed this, also for the socket's other users.
             os.set_blocking(descriptor, blocks)
             peer = connection.getpeername()
             if not isinstance(peer, tuple) or (str(peer[0]).removeprefix(_MAPPED), peer[1]) not in ends:

@@ -1,4 +1,4 @@
-"""Starts the TensorFlow server of a task, and serves a parameter server until the end of its job."""
+"""Starts a task's TensorFlow server, and serves a parameter server until its job ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "sta
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 # Seconds between two checks of a parameter server for the end of the job.
 _POLL_SECS = 2.0
-# Seconds that a parameter server goes on serving after a signal at most: Kubernetes kills a process after 30.
+# Maximum seconds that a parameter server continues after a signal. Kubernetes kills a process after 30.
 _SIGNAL_GRACE_SECS = 20.0
-# Seconds between two looks in that time whether the chief and the workers have ended.
+# Seconds between two checks after a signal whether the chief and the workers have ended.
 _SIGNAL_POLL_SECS = 0.2
 
 
 def is_google_environment() -> bool:
-    """True if the platform starts the servers, according to TF_CONFIG. Warns if TF_CONFIG is empty."""
+    """Returns True if the platform starts the servers, according to TF_CONFIG. Warns if TF_CONFIG is empty."""
     tf_config = read_tf_config() if os.environ.get("TF_CONFIG") else {}
     if not tf_config:
         logging.warning("TF_CONFIG should not be empty in distributed environment.")
@@ -37,19 +37,19 @@ def is_google_environment() -> bool:
 
 
 def start_server(config: Any, session_config: Any, **options: Any) -> Any:
-    """Starts a `tf.distribute.Server` at the address that the cluster has for a task.
+    """Starts a `tf.distribute.Server` at a task's address in the cluster.
 
     Args:
       config: configuration of the task, with `cluster_spec`, `task_type` and `task_id`.
       session_config: ConfigProto of the server, or None.
-      **options: more arguments for the server.
+      **options: additional arguments of the server.
 
     Returns:
       The server.
 
     Raises:
-      tf.errors.UnknownError: the server can't listen at the task's address. The message names the task, the address and
-        the likely causes.
+      tf.errors.UnknownError: If the server can't listen at the task's address. The message names the task, the address
+        and the likely causes.
     """
     try:
         server = server_lib.Server(
@@ -74,23 +74,23 @@ def start_server(config: Any, session_config: Any, **options: Any) -> Any:
 
 
 def _is_only_node(config: Any) -> bool:
-    """True for a task that trains as the only one of its cluster: the only case in which no master is set."""
+    """Returns True for a task that trains as the only one of its cluster. Only such a task has an empty master."""
     cluster = config.cluster_spec
     return [len(cluster.job_tasks(job)) for job in cluster.jobs] == [1] and config.task_type in _TRAINING_ROLES
 
 
 def start_std_server(config: Any) -> Any:
-    """Starts the server of a task, unless the task is the only one of its cluster.
+    """Starts a task's server, unless the task is the only one of its cluster.
 
     Args:
       config: `RunConfig` with the cluster, the task and the master.
 
     Returns:
-      The `tf.distribute.Server`, or None for a single task, which needs none.
+      The `tf.distribute.Server`, or None for a single task, which doesn't need one.
 
     Raises:
-      RuntimeError: the configuration lacks the cluster, the task or the master.
-      tf.errors.UnknownError: the server can't listen at the task's address.
+      RuntimeError: If the configuration lacks the cluster, the task or the master.
+      tf.errors.UnknownError: If the server can't listen at the task's address.
     """
     missing = None
     if not (config.cluster_spec and config.task_type) or config.task_id is None:
@@ -111,23 +111,23 @@ def start_std_server(config: Any) -> Any:
 
 
 def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
-    """Keeps a parameter server up until the job has ended or the server has.
+    """Keeps a parameter server running until the job or the server has ended.
 
-    A signal mostly goes to all tasks of a job at once, as in a preemption, or by Ctrl-C. The chief then saves a last
-    checkpoint, whose variables are here: after SIGTERM and SIGINT the server stays until the chief and the workers have
-    ended, `_SIGNAL_GRACE_SECS` at most. A second signal ends it immediately.
+    A signal, as in a preemption or from Ctrl-C, usually goes to all tasks of a job. The chief then saves a last
+    checkpoint, which needs this server's variables. After SIGTERM or SIGINT, the server therefore continues until the
+    chief and the workers have ended, for at most `_SIGNAL_GRACE_SECS`. A second signal ends it immediately.
 
     Args:
       server: the server.
       config: `RunConfig` of the task.
-      watcher: watcher of the job, made before the server was started.
+      watcher: watcher of the job, created before the server was started.
 
     Raises:
-      tf.errors.DeadlineExceededError: neither the chief nor a worker has answered for the config's
+      tf.errors.DeadlineExceededError: If neither the chief nor a worker has answered for the config's
         `session_creation_timeout_secs`.
-      SystemExit: SIGTERM was received; with the exit code 143.
-      KeyboardInterrupt: SIGINT was received.
-      BaseException: the error with which the server's `join` failed.
+      SystemExit: If SIGTERM was received. The exit code is 143.
+      KeyboardInterrupt: If SIGINT was received.
+      BaseException: The error that the server's `join` raised.
     """
     watches = stop_signals.install(
         f"parameter server {config.task_id} continues until the chief and workers have ended, for at most "
@@ -144,7 +144,7 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
 
 
 def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
-    """Serves until the job has ended, the server has, or a signal was received and no task needs the server now."""
+    """Serves until the job or the server has ended, or a signal was received and no task needs the server now."""
     liveness = peer_liveness_of(config)
     cluster = config.cluster_spec
     indices = cluster.task_indices(TaskType.WORKER) if TaskType.WORKER in cluster.jobs else []

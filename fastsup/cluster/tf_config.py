@@ -1,4 +1,4 @@
-"""Reads TF_CONFIG: the cluster with its tasks and their addresses, and this process's role and settings in it."""
+"""Reads TF_CONFIG: the cluster with its tasks and addresses, and this process's role and settings in the cluster."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "ta
 
 
 class ClusterConfigTypeError(ValueError, TypeError):
-    """A part of TF_CONFIG is of the wrong type. Also a TypeError, which TensorFlow raises for some of these parts."""
+    """Raised for a part of TF_CONFIG with a wrong type. TensorFlow raises TypeError for some of these parts."""
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dictionary. Python silently takes the last of equal keys, and tasks would be lost."""
+    """Converts a JSON object to a dictionary. Refuses duplicate keys, of which Python would silently keep the last."""
     section = dict(pairs)
     if len(section) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -70,7 +70,7 @@ def read_tf_config() -> dict[str, Any]:
 
 
 def summarize_tf_config(tf_config: dict[str, Any] | None = None) -> str:
-    """The roles and the task of TF_CONFIG in one sentence, for an error message."""
+    """Describes the roles and the task in TF_CONFIG in one sentence, for an error message."""
     if tf_config is None:
         tf_config = read_tf_config()
     cluster = tf_config.get("cluster")
@@ -84,7 +84,7 @@ def summarize_tf_config(tf_config: dict[str, Any] | None = None) -> str:
     return f'TF_CONFIG["cluster"] has the roles: {roles}; TF_CONFIG["task"] is {tf_config.get("task")!r}.'
 
 
-# The keys that RunConfig and TensorFlow's cluster resolver read, and those that platforms add when they start a task.
+# The keys that RunConfig and TensorFlow's cluster resolver read, and keys that platforms add when they start a task.
 _KEYS = (
     "cluster", "environment", "eval_session_master", "job", "master", "model_dir", "rpc_layer", "service",
     "session_master", "task",
@@ -94,7 +94,7 @@ _ROLES = ("chief", "evaluator", "master", "ps", "worker")
 
 
 def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
-    """Logs a warning with the unknown keys. With a misspelled "cluster", a task would silently train on its own."""
+    """Logs a warning about unknown keys. With a misspelled "cluster", a task would silently train on its own."""
     task = tf_config.get("task")
     _warn("TF_CONFIG", tf_config, _KEYS)
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
@@ -116,7 +116,7 @@ def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> No
         )
 
 
-# A host and a port: no scheme, no path, no list.
+# A host and a port, without a scheme, path or list.
 _ADDRESS = re.compile(r"[^\s,/]+:[0-9]{1,5}")
 _ROLE = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
@@ -131,7 +131,7 @@ def parse_cluster_spec(tf_config: dict[str, Any]) -> Any:
             'TF_CONFIG["cluster"] must be a JSON object from roles to lists of addresses, such as '
             f'{{"chief": ["host0:2222"]}}; got {cluster!r}.'
         )
-    # On a platform that starts the servers, addresses may be names.
+    # If the platform starts the servers, addresses may be names.
     with_ports = tf_config.get("environment") != "google"
     key_by_address: dict[str, str] = {}
     members: dict[str, Any] = {}
@@ -150,9 +150,9 @@ def parse_cluster_spec(tf_config: dict[str, Any]) -> Any:
 
 
 def _parse_tasks(role: str, tasks: Any) -> Any:
-    """The addresses of a role: a list or tuple as given, or a dictionary whose keys are made integers."""
+    """Returns a role's addresses: an unchanged list or tuple, or a dictionary with integer keys."""
     if not _ROLE.fullmatch(role):
-        # TensorFlow's server would end the process.
+        # TensorFlow's server would abort the process.
         raise ValueError(
             f'TF_CONFIG["cluster"] has the role {role!r}. A role must consist of letters, digits and "_", '
             "and start with a letter."
@@ -170,7 +170,7 @@ def _parse_tasks(role: str, tasks: Any) -> Any:
 
 
 def _parse_indices(role: str, tasks: dict[Any, Any]) -> dict[int, Any]:
-    """The addresses by index. JSON has converted the indices to strings."""
+    """Returns the addresses by integer index. JSON has only string keys."""
     try:
         by_index = {int(index): address for index, address in tasks.items()}
     except ValueError:
@@ -208,12 +208,12 @@ class TaskSettings(NamedTuple):
       cluster_spec: `tf.train.ClusterSpec`, which is empty for a single process and for an evaluator.
       task_type: role: one of `TaskType`, or a name that the cluster defines.
       task_id: index among the tasks of this role.
-      global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
+      global_id_in_cluster: index among all tasks, from the chief to the parameter servers. None for an evaluator.
       master: execution engine to train on.
       evaluation_master: execution engine to evaluate on.
-      is_chief: True if this process initializes and saves the model.
+      is_chief: Whether this process initializes and saves the model.
       num_ps_replicas: number of parameter servers.
-      num_worker_replicas: number of tasks that train, including the chief.
+      num_worker_replicas: number of training tasks, including the chief.
     """
 
     service: dict[str, Any] | None
@@ -229,7 +229,7 @@ class TaskSettings(NamedTuple):
 
 
 def _task_section(tf_config: dict[str, Any]) -> dict[str, Any]:
-    """TF_CONFIG["task"], which is empty if it is missing."""
+    """Returns TF_CONFIG["task"], or an empty dictionary if it is missing."""
     task = tf_config.get("task")
     if task is None:
         task = {}
@@ -245,7 +245,7 @@ def _task_section(tf_config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_index(index: Any) -> int:
-    """The task index as an integer. TF_CONFIG may have it as a string."""
+    """Converts the task index to an integer. TF_CONFIG may contain it as a string."""
     with contextlib.suppress(ValueError):
         if isinstance(index, str):
             return int(index)
@@ -257,7 +257,7 @@ def _parse_index(index: Any) -> int:
 
 
 def _master(tf_config: dict[str, Any], key: str) -> str:
-    """The execution engine under a key of TF_CONFIG, by default that of this process."""
+    """Returns the execution engine under a key of TF_CONFIG. Defaults to the engine of this process."""
     value = tf_config.get(key, "")
     if not isinstance(value, str):
         raise ClusterConfigTypeError(f'TF_CONFIG["{key}"] must be a string such as "grpc://host0:2222", got {value!r}.')
@@ -265,7 +265,7 @@ def _master(tf_config: dict[str, Any], key: str) -> str:
 
 
 def _check_chief(cluster_spec: Any, chief: str) -> None:
-    """Refuses a cluster that hasn't one task of the chief's role, with index 0."""
+    """Refuses a cluster unless it has exactly one task with the chief's role, with index 0."""
     if chief not in cluster_spec.jobs:
         raise ValueError(
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
@@ -280,7 +280,7 @@ def _check_chief(cluster_spec: Any, chief: str) -> None:
 
 
 def own_task(tf_config: dict[str, Any], cluster_spec: Any) -> tuple[str, int]:
-    """Role and index of this process, checked against the cluster."""
+    """Returns the role and index of this process, checked against the cluster."""
     task = _task_section(tf_config)
     task_type, task_id = task.get("type"), task.get("index")
     roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
@@ -315,7 +315,7 @@ def own_task(tf_config: dict[str, Any], cluster_spec: Any) -> tuple[str, int]:
 
 
 def _global_id(cluster_spec: Any, task_type: str, task_id: int, chief: str) -> int:
-    """Index among all tasks of the cluster: the chief first, the parameter servers last."""
+    """Returns the index among all tasks of the cluster, from the chief to the parameter servers."""
     others = [job for job in sorted(cluster_spec.jobs) if job not in (chief, TaskType.PS)]
     before = 0
     for job in (chief, *others, TaskType.PS):
@@ -331,7 +331,7 @@ def _is_single_node(cluster_spec: Any) -> bool:
 
 
 def _num_tasks(cluster_spec: Any, *jobs: str) -> int:
-    """Number of tasks with any of these roles."""
+    """Returns the number of tasks with any of these roles."""
     return sum(cluster_spec.num_tasks(job) for job in jobs if job in cluster_spec.jobs)
 
 
@@ -373,7 +373,7 @@ def parse_task_settings(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
-    """The "service" dictionary of TF_CONFIG, or None."""
+    """Returns the "service" dictionary of TF_CONFIG, or None."""
     service = tf_config.get("service")
     if service is not None and not isinstance(service, dict):
         raise ClusterConfigTypeError(
@@ -383,7 +383,7 @@ def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def evaluator_settings(tf_config: dict[str, Any], service: dict[str, Any] | None, task_id: int) -> TaskSettings:
-    """The settings of an evaluator, which isn't part of the cluster that trains."""
+    """Returns the settings of an evaluator, which isn't part of the training cluster."""
     return TaskSettings(
         service=service,
         cluster_spec=server_lib.ClusterSpec({}),
@@ -441,14 +441,14 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def check_job_layout(config: Any, collective: bool = False) -> None:
-    """Refuses a job whose tasks would overwrite each other's files or wait for each other without limit."""
+    """Refuses a job whose tasks would overwrite each other's files or wait for each other without a limit."""
     if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
         raise ValueError(
             "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "
             f'{config.task_id}. TF_CONFIG["task"]["index"] of the evaluator should be 0. {summarize_tf_config()}'
         )
     jobs = config.cluster_spec.jobs if config.cluster_spec else []
-    # A program with its own device function may place the variables elsewhere.
+    # A program with its own device function may place the variables differently.
     if collective or getattr(config, "device_fn", None) is not None:
         return
     if TaskType.WORKER in jobs and TaskType.PS not in jobs:

@@ -1,4 +1,4 @@
-"""Names that a module lacks: their errors, tables of what takes their place, and hints on TensorFlow 1 and Keras 2."""
+"""Names that a module lacks: their errors, tables of alternatives, and hints about TensorFlow 1 and Keras 2."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ __all__ = [
 
 
 def alternative_to(name: str, alternatives: Iterable[tuple[str, str]]) -> str | None:
-    """What takes the place of a name.
+    """Returns the alternative to a name.
 
     Args:
       name: the name.
-      alternatives: pairs of a pattern of names and a sentence. The first pattern that matches is taken.
+      alternatives: pairs of a name pattern and a sentence. The first matching pattern is used.
 
     Returns:
-      The sentence; None if no pattern matches.
+      The sentence, or None if no pattern matches.
     """
     return next((sentence for pattern, sentence in alternatives if re.fullmatch(pattern, name)), None)
 
 
 def absent_name_error(module: str, name: str, alternative: str | None = None) -> AttributeError:
-    """The error for a name that a module lacks.
+    """Returns the error for a name that a module lacks.
 
     Args:
       module: name of the module.
       name: the missing name.
-      alternative: sentence that says what to use instead, or what to install. None: there is none.
+      alternative: sentence about what to use instead or what to install, or None.
     """
     if alternative is None:
-        # Python adds the name and the module, and its traceback proposes a similar name of the module's.
+        # Python adds the name and the module, and its traceback proposes a similar name in the module.
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return AttributeError(f"{module} has no {name}: {alternative}", name=name)
 
 
 def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
-    """The error for a module that isn't there. The arguments are those of `absent_name_error`."""
+    """Returns the error for a module that doesn't exist. Takes the arguments of `absent_name_error`."""
     return ModuleNotFoundError(f"No module named {module!r}: {alternative}", name=module)
 
 
@@ -77,7 +77,7 @@ class TensorFlow1Hint:
             hint = _TF1.format(f"tf.{error.name}")
         else:
             return
-        # Without the name, Python appends no similar one.
+        # Without the name, Python doesn't append a similar one.
         error.args, error.name = (f"{error}. {hint}",), None
 
 
@@ -86,9 +86,9 @@ _NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
 
 
 def install_command() -> str:
-    """The command that installs Keras 2.
+    """Returns the command that installs Keras 2.
 
-    Without dependencies: tf_keras requires the distribution tensorflow, which pip would install over tensorflow-cpu.
+    The command omits dependencies: tf_keras requires the distribution tensorflow, which would overwrite tensorflow-cpu.
     """
     release = ".".join(str(tensorflow_version()).split(".")[:2])
     return f"pip install --no-deps 'tf_keras=={release}.*'"

@@ -1,6 +1,6 @@
-"""Errors: what TensorFlow's mean, which are the program's own, and how many in a row a loop or session recovers from.
+"""Errors: the meaning of TensorFlow's, which ones are the program's own, and how many a loop or session recovers from.
 
-This module doesn't import TensorFlow: a loop may run without it.
+This module doesn't import TensorFlow, because a loop may run without it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _READ_FAILURES = (
     "ResourceExhaustedError",
     "UnauthenticatedError",
 )
-# How the message of such an error ends where it has lost its type, as in the reader of checkpoints.
+# The end of the message of such an error if it has lost its type, as in the reader of checkpoints.
 _READ_ERRNOS = (
     "EACCES EPERM EMFILE ENFILE ENOMEM ENOBUFS ESTALE ETIMEDOUT EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH EAGAIN"
 )
 _READ_NUMBERS = tuple(getattr(errno, name) for name in _READ_ERRNOS.split() if hasattr(errno, name))
 _READ_TEXTS = tuple(f"; {os.strerror(number)}" for number in _READ_NUMBERS)
-# How the message of an error of a file ends that TensorFlow gives the type OutOfRangeError.
+# The end of the message of a file error that TensorFlow reports as OutOfRangeError.
 _FILE_ERRORS = tuple(f"; {os.strerror(number)}" for number in (errno.EFBIG, errno.ERANGE, errno.EOVERFLOW))
 _EXPLANATION = (
     "\n(TensorFlow raises OutOfRangeError for it, the error that ends a training at the end of its input. fastsup "
@@ -49,7 +49,7 @@ _EXPLANATION = (
 
 
 def is_preemption(error: Any) -> bool:
-    """True for the errors that a preempted machine causes: AbortedError and UnavailableError.
+    """Returns True for the errors that a preempted machine causes: AbortedError and UnavailableError.
 
     Args:
       error: an exception.
@@ -58,7 +58,7 @@ def is_preemption(error: Any) -> bool:
 
 
 def is_read_failure(error: Any) -> bool:
-    """True for errors of the machine that reads files, or of its permissions: no sign that the files are damaged.
+    """Returns True for errors of reading or permissions, which don't show that the files are damaged.
 
     Args:
       error: an exception.
@@ -71,7 +71,7 @@ def is_read_failure(error: Any) -> bool:
 
 
 def is_end_of_input(error: Any) -> bool:
-    """True for the errors that end a loop normally: StopIteration, and OutOfRangeError unless a file is too large.
+    """Returns True for errors that end a loop normally: StopIteration, or OutOfRangeError unless a file is too large.
 
     Args:
       error: an exception.
@@ -80,13 +80,13 @@ def is_end_of_input(error: Any) -> bool:
 
 
 def not_end_of_input(error: Any) -> Any:
-    """The error to raise for an error of writing files.
+    """Returns the error to raise for an error of writing files.
 
     Args:
       error: an exception.
 
     Returns:
-      A `tf.errors.ResourceExhaustedError` for an OutOfRangeError that says that a file is too large; else `error`.
+      A `tf.errors.ResourceExhaustedError` for an OutOfRangeError about a file that is too large, otherwise `error`.
     """
     if not (_is_one_of(error, ("OutOfRangeError",)) and _is_of_a_file(error)):
         return error
@@ -96,7 +96,7 @@ def not_end_of_input(error: Any) -> Any:
 
 @contextlib.contextmanager
 def writing_files() -> Iterator[None]:
-    """Around code that writes files: raises `not_end_of_input` of an error."""
+    """Wraps code that writes files, and raises `not_end_of_input` of an error."""
     try:
         yield
     except Exception as error:
@@ -119,12 +119,12 @@ _LIBRARIES = sys.stdlib_module_names | {"fastsup", "tensorflow", "keras", "googl
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Whether an exception comes from the program (a signal handler, if the failed code calls only libraries).
+    """Returns True if an exception comes from the program (a signal handler, if the failed code calls only libraries).
 
-    A signal handler runs between any two instructions of the main thread. A block that falls back to something else
-    after any error of a library must not take the error of a handler, a time limit say, for one.
+    A signal handler runs between any two instructions of the main thread. A block with a fallback for any library error
+    must not use it for the error of a handler, such as a time limit.
 
-    Args:
+    error: the exception, where it is caught.
       error: the exception, where it is caught.
     """
     traceback = error.__traceback__
@@ -142,7 +142,7 @@ _LONGEST_DELAY_SECS = 30.0
 class NoIntactCheckpointError(ValueError, RuntimeError):
     """Raised if there are checkpoints and each of them is damaged or incomplete.
 
-    `fastsup.train.NoIntactCheckpointError`, of TensorFlow's checkpoints, is derived from it.
+    `fastsup.train.NoIntactCheckpointError`, for TensorFlow's checkpoints, is derived from it.
 
     Attributes:
       failures: list of (path, cause), one for each checkpoint that was tried.
@@ -152,16 +152,16 @@ class NoIntactCheckpointError(ValueError, RuntimeError):
 
 
 class FailureRow:
-    """Failures in a row. Its owner says when the row has ended; a failure itself never ends a row.
+    """Consecutive failures. The owner determines when the row has ended; a failure itself never ends a row.
 
     Args:
-      max_recoveries: number of failures in a row to recover from, or None for no limit.
-      what_failed: the failures, in the error that is logged when there are too many.
+      max_recoveries: number of consecutive failures to recover from, or None for no limit.
+      what_failed: description of the failures, for the error that is logged when there are too many.
       logger: object with `warning` and `error`.
 
     Raises:
-      TypeError: `max_recoveries` isn't an integer.
-      ValueError: `max_recoveries` is negative.
+      TypeError: If `max_recoveries` isn't an integer.
+      ValueError: If `max_recoveries` is negative.
     """
 
     def __init__(self, max_recoveries: int | None, what_failed: str, logger: Any) -> None:
@@ -172,7 +172,7 @@ class FailureRow:
         self._failures = 0
 
     def end(self) -> None:
-        """Ends the row: the next failure is the first of another one."""
+        """Ends the row. The next failure is the first of another row."""
         self._failures = 0
 
     def add(self, error: Exception, occasion: str, *values: Any) -> float:
@@ -184,10 +184,10 @@ class FailureRow:
           values: the values in the warning.
 
         Returns:
-          Seconds to wait before the next try: none after the first failure, then 0.1, 0.2 and so on up to 30.
+          Seconds to wait before the next attempt: none after the first failure, then 0.1, 0.2 and so on up to 30.
 
         Raises:
-          Exception: the error, if it is one too many.
+          Exception: The error, if it exceeds the limit.
         """
         self._failures += 1
         limit = self._limit
@@ -199,7 +199,7 @@ class FailureRow:
                 self._what_failed,
             )
             raise error
-        # The exponent is bounded: failures without a limit would overflow a float.
+        # The exponent is limited, because failures without a limit would overflow a float.
         first = self._failures == 1
         delay = 0.0 if first else min(_LONGEST_DELAY_SECS, 0.1 * 2.0 ** min(self._failures - 2, 20))
         self._logger.warning(
@@ -216,11 +216,11 @@ def check_max_recoveries(max_recoveries: Any) -> None:
     """Refuses a value that isn't a number of recoveries.
 
     Args:
-      max_recoveries: the argument of a loop or session; None for no limit.
+      max_recoveries: the argument of a loop or session. None means no limit.
 
     Raises:
-      TypeError: it isn't an integer.
-      ValueError: it is negative.
+      TypeError: If the value isn't an integer.
+      ValueError: If the value is negative.
     """
     if max_recoveries is None:
         return

@@ -1,7 +1,7 @@
-"""Files that may be on another file system than the local one, such as "gs://bucket/file".
+"""Files that may be on a file system other than the local one, such as "gs://bucket/file".
 
-A file system query has three results: yes, no, and an error, which means neither. TensorFlow's `file_exists` and
-`is_directory` answer no for an error of the local file system too.
+A file system query has three results: yes, no, and an error, which means neither. For an error of the local file
+system, TensorFlow's `file_exists` and `is_directory` also return False.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastsup.common import files
 
 __all__ = ["delete_tree", "exists", "is_local", "list_names", "tensorflow_errors", "write_whole"]
 
-# TensorFlow's error for an errno, as its own file systems have it (tsl/platform/errors.cc); but EFBIG, EOVERFLOW and
+# TensorFlow's error for an errno, as in its own file systems (tsl/platform/errors.cc), except that EFBIG, EOVERFLOW and
 # ERANGE aren't the end of an input.
 _KINDS = {
     errors.PermissionDeniedError: "EPERM EACCES EROFS",
@@ -37,7 +37,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
 
 def is_local(path: str | bytes | os.PathLike[str]) -> bool:
-    """True if a path has no scheme, such as "gs://".
+    """Returns True if a path has no scheme, such as "gs://".
 
     Args:
       path: the path.
@@ -46,13 +46,13 @@ def is_local(path: str | bytes | os.PathLike[str]) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether a file or a directory exists.
+    """Returns True if a file or a directory exists.
 
     Args:
       path: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: the file system doesn't say.
+      tf.errors.OpError: If the file system doesn't answer the query.
     """
     if not is_local(path):
         try:
@@ -71,16 +71,16 @@ def exists(path: str) -> bool:
 
 
 def list_names(directory: str) -> list[str]:
-    """Lists the names in a directory, not those in its subdirectories. A directory that doesn't exist has no names.
+    """Lists the names in a directory, without those in subdirectories. A missing directory has no names.
 
     Args:
       directory: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: the directory can't be listed.
+      tf.errors.OpError: If the directory can't be listed.
     """
     if not is_local(directory):
-        # is_directory() is also False for an error.
+        # is_directory() also returns False for an error.
         if not file_io.is_directory_v2(directory) and not exists(directory):
             return []
         return [name.rstrip("/") for name in file_io.list_directory_v2(directory)]
@@ -94,17 +94,17 @@ def list_names(directory: str) -> list[str]:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file so that it has either all of the new content or, after an error, the old one.
+    """Writes a file so that it contains either all of the new content or, after an error, the old content.
 
-    A symbolic link or a pipe of that name is replaced, as TensorFlow replaces it.
+    Replaces a symbolic link or a pipe with that name, as TensorFlow does.
 
     Args:
       path: the file's path, local or with a scheme. Its directory must exist. With a scheme, TensorFlow writes the file
         under another name and renames it.
-      text: the file's new content; it is written in UTF-8.
+      text: the file's new content, which is written in UTF-8.
 
     Raises:
-      tf.errors.OpError: the file can't be written.
+      tf.errors.OpError: If the file can't be written.
     """
     if not is_local(path):
         file_io.atomic_write_string_to_file(os.fspath(path), text)
@@ -114,13 +114,13 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def delete_tree(path: str) -> None:
-    """Deletes a directory with all that is in it. TensorFlow would also delete a symbolic link's target.
+    """Deletes a directory with all its contents. TensorFlow would also delete a symbolic link's target.
 
     Args:
       path: the path, local or with a scheme.
 
     Raises:
-      tf.errors.OpError: something can't be deleted.
+      tf.errors.OpError: If something can't be deleted.
     """
     if not is_local(path):
         file_io.delete_recursively_v2(path)
@@ -131,14 +131,14 @@ def delete_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def tensorflow_errors(done: str, path: str | None = None) -> Iterator[None]:
-    """Raises an error of the operating system as the one that TensorFlow would raise.
+    """Raises an error of the operating system as the corresponding TensorFlow error.
 
     Args:
-      done: what was to be done to a file, as a participle: "written".
-      path: the path to name. None: that of the error.
+      done: the attempted action, as a participle: "written".
+      path: the path to name. If None, uses the error's path.
 
     Raises:
-      tf.errors.OpError: the wrapped code has raised an OSError.
+      tf.errors.OpError: If the wrapped code raised an OSError.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Local files: checked before the work, written whole or not at all, and flushed to the disk."""
+"""Local files: checked beforehand, written completely or not at all, and flushed to the disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = [
 
 # Errors of file systems that can't flush a file, or needn't.
 _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
-# The suffixes of the files of a checkpoint, in TensorFlow's two formats; and the end of the pattern that stands for the
-# shards of the first format.
+# The suffixes of a checkpoint's files, in TensorFlow's two formats, and the end of the pattern for the shards of the
+# first format.
 _SUFFIX = r"(?:\.index|\.meta|\.data-\d{5}-of-\d{5}|-\d{5}-of-\d{5})?"
 _V1_SHARDS = re.compile(r"-\?+-of-\d+$")
 
@@ -47,7 +47,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
       path: the file's path.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     if _is_special(path):
         if not os.access(path, os.W_OK):
@@ -59,16 +59,16 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def make_checkpoint_directory(directory: str) -> str:
-    """Makes a directory for checkpoints, so that one that can't be used is found before the first step.
+    """Creates a directory for checkpoints, so that an unusable one is detected before the first step.
 
     Args:
-      directory: its path. It may exist.
+      directory: its path. It may already exist.
 
     Returns:
       The absolute path.
 
     Raises:
-      OSError: it can't be made or written to.
+      OSError: If the directory can't be created or written to.
     """
     path = os.path.abspath(directory)
     try:
@@ -81,16 +81,16 @@ def make_checkpoint_directory(directory: str) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file that the user has named: it has either all of the new content or, after an error, the old one.
+    """Writes a file that the user named. It contains either all of the new content or, after an error, the old content.
 
-    A device or a pipe is written to. A symbolic link stays one, and an existing file keeps its permissions.
+    A device or a pipe is written to. A symbolic link remains a link, and an existing file keeps its permissions.
 
     Args:
       path: the file's path. Its directory must exist.
-      text: the file's new content; it is written in UTF-8.
+      text: the file's new content, which is written in UTF-8.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:
@@ -102,41 +102,41 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 def replace_whole(path: str | os.PathLike[str], text: str) -> None:
     """Durably replaces the entry of its name (a file, a symbolic link, or a pipe) with a new file.
 
-    For files whose name the user hasn't chosen: who may write to their directory, or has copied it, must not have
-    another file overwritten. An existing file's permissions are kept.
+    For files whose name the user hasn't chosen. A user who may write to their directory, or copied it, must not cause
+    another file to be overwritten. An existing file's permissions are kept.
 
     Args:
       path: the file's path. Its directory must exist.
-      text: the file's new content; it is written in UTF-8.
+      text: the file's new content, which is written in UTF-8.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
     _replace(path, os.fspath(path), text)
 
 
 def copy_to_new(path: str, new: str) -> None:
-    """Copies a file to a name that nothing has, not even a symbolic link.
+    """Copies a file to an unused name, which isn't even a symbolic link.
 
     Args:
       path: the file.
       new: path of the copy.
 
     Raises:
-      OSError: the file can't be copied.
+      OSError: If the file can't be copied.
     """
     with open(path, "rb") as source, open(new, "xb") as copy:
         shutil.copyfileobj(source, copy)
 
 
 def replace_link(path: str) -> None:
-    """Puts a copy of a file in the place of a symbolic link to it; nothing in the place of a link to nothing.
+    """Replaces a symbolic link with a copy of its target, or removes it if it has none.
 
     Args:
-      path: path of the link. What isn't a link stays.
+      path: path of the link. Other files remain.
 
     Raises:
-      OSError: the file can't be copied.
+      OSError: If the file can't be copied.
     """
     if not os.path.islink(path):
         return
@@ -154,13 +154,13 @@ def replace_link(path: str) -> None:
 
 
 def delete_tree(path: str) -> None:
-    """Deletes a local directory with all that is in it; of a symbolic link, there or in it, the link alone.
+    """Deletes a local directory with all its contents. Only the links themselves are deleted, not their targets.
 
     Args:
-      path: the directory; or a file.
+      path: the directory, or a file.
 
     Raises:
-      OSError: something can't be deleted.
+      OSError: If something can't be deleted.
     """
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
@@ -172,12 +172,12 @@ def files_of_checkpoint(prefix: str | bytes, also: str = "") -> list[str]:
     """Lists the local files of a checkpoint, and its `.meta` file.
 
     Args:
-      prefix: path of the checkpoint without the suffixes of its files; or, for a sharded one of the first format, the
-        pattern of its files.
-      also: regular expression of more suffixes.
+      prefix: path of the checkpoint without the suffixes of its files, or the pattern of the files for a sharded one in
+        the first format.
+      also: regular expression for more suffixes.
 
     Raises:
-      OSError: the directory can't be listed.
+      OSError: If the directory can't be listed.
     """
     directory, name = os.path.split(_V1_SHARDS.sub("", os.fsdecode(prefix)))
     is_part = re.compile(re.escape(name) + (f"(?:{_SUFFIX}|{also})" if also else _SUFFIX)).fullmatch
@@ -194,21 +194,21 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
       prefix: path of the checkpoint, as for `files_of_checkpoint`.
 
     Returns:
-      Whether there are any, apart from the `.meta` file.
+      True if there are any files other than the `.meta` file.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     directory = os.path.dirname(os.fsdecode(prefix)) or "."
     try:
         names = files_of_checkpoint(prefix)
     except (FileNotFoundError, NotADirectoryError):
-        return False  # Of a file system that isn't local.
+        return False  # On a file system that isn't local.
     for name in names:
         try:
             _fsync(name)
         except FileNotFoundError:  # noqa: PERF203
-            # A symbolic link to nothing has no content.
+            # A symbolic link without a target has no content.
             if not os.path.islink(name):
                 raise
     fsync_directory(directory)
@@ -222,7 +222,7 @@ def fsync_tree(path: str | bytes) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk failed, or a directory can't be listed.
+      OSError: If the disk failed, or a directory can't be listed.
     """
     for directory, _, names in os.walk(os.fsdecode(path), onerror=_raise):
         for name in names:
@@ -241,35 +241,35 @@ def fsync_directory(path: str) -> None:
       path: the directory.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     _fsync(path or ".")
 
 
 def fsync_directory_and_above(path: str) -> None:
-    """Flushes the names in a local directory, and its own name and those of the directories above it.
+    """Flushes the names in a local directory, and the names of this directory and those above it.
 
-    For directories that may be new: until its name is flushed, a directory may be gone after a loss of power, with all
-    that was flushed in it. Another file system above isn't flushed, since its directories were there before.
+    For directories that may be new. Until its name is flushed, a directory may be lost after a loss of power, with all
+    its flushed contents. Other file systems above it aren't flushed, because their directories already existed.
 
     Args:
       path: the directory.
 
     Raises:
-      OSError: the disk failed.
+      OSError: If the disk failed.
     """
     directory = os.path.realpath(path)
     device = os.stat(directory).st_dev
     _fsync(directory)
     while (above := os.path.dirname(directory)) != directory and os.stat(above).st_dev == device:
         directory = above
-        # One that this process may not read isn't one that it has made.
+        # This process didn't create a directory that it may not read.
         with contextlib.suppress(PermissionError):
             _fsync(directory)
 
 
 def _fsync(path: str) -> None:
-    # A pipe of that name would wait for a writer.
+    # A pipe with that name would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
@@ -281,7 +281,7 @@ def _fsync(path: str) -> None:
 
 
 def _replace(path: str | os.PathLike[str], target: str, text: str) -> None:
-    """Puts a file in the place of `target`. Errors name `path`."""
+    """Replaces `target` with a new file. Errors name `path`."""
     descriptor, name = _new_temporary(path, target)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -301,21 +301,21 @@ def _temporary_name(path: str) -> str:
 
 
 def _new_temporary(path: str | os.PathLike[str], target: str) -> tuple[int, str]:
-    """Makes an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
+    """Creates an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
     if not os.fspath(path):
         raise FileNotFoundError("the path is empty.")
     if os.path.isdir(target) and not os.path.islink(target):
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
     name = _temporary_name(target)
     try:
-        # Of a name that nothing has, not even a link.
+        # With an unused name, which isn't even a link.
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def _take_permissions(name: str, path: str) -> None:
-    """Gives a new file the permissions of the file that it replaces, if that is one."""
+    """Gives a new file the permissions of the file that it replaces, if it replaces one."""
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode):
@@ -323,12 +323,12 @@ def _take_permissions(name: str, path: str) -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    """Returns True for a device, a pipe or the like, which a file must not replace."""
+    """Returns True for a device, a pipe or a similar file, which a file must not replace."""
     if os.path.isdir(path):
         return False
     directory = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     if directory == "/dev" or f"{directory}/".startswith("/proc/"):
-        return True  # /dev/stdout may be a regular file. Those in /dev/shm are files like others.
+        return True  # /dev/stdout may be a regular file. Files in /dev/shm are ordinary files.
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except OSError:

@@ -1,9 +1,9 @@
-"""Threads at the end of the program and of a session, and children of `os.fork()`, in which they aren't.
+"""Threads at the end of the program and of a session, and children of `os.fork()`, which lack these threads.
 
-Daemon threads run on while the interpreter is finalized. Up to Python 3.13, a thread that asks for the interpreter's
-lock then is ended where it stands, by unwinding its stack. Most of TensorFlow's bindings ask for the lock in a
-destructor, which nothing can be unwound through: the process aborts, with "FATAL: exception not rethrown". Running a
-compiled step is no such call. Those that are, are made within `no_interpreter_exit`.
+Daemon threads continue while the interpreter is finalized. Up to Python 3.13, a thread that then requests the
+interpreter's lock is ended immediately, by unwinding its stack. Most of TensorFlow's bindings request the lock in a
+destructor, which can't be unwound, so the process aborts with "FATAL: exception not rethrown". Running a compiled step
+is safe. Other calls are made within `no_interpreter_exit`.
 """
 
 from __future__ import annotations
@@ -30,35 +30,36 @@ __all__ = [
     "warn_of_leaked_threads",
 ]
 
-# Seconds that the program's exit waits for running calls: a session on a cluster may wait for a task forever.
+# Maximum seconds that the exit waits for running calls, because a session on a cluster may wait for a task forever.
 WAIT_SECS = 5.0
-# Seconds that a daemon thread is then held back. Other exit handlers run in the meantime, and one of them may wait for
-# it.
+# Maximum seconds that a daemon thread is then blocked. Other exit handlers run in the meantime, and one of them may
+# wait for it.
 HOLD_SECS = 5.0
 
 
 class _CompletedBeforeExit:
-    """Used with `with`, around calls that the end of the interpreter must not interrupt. The same thread may nest it.
+    """A context manager for calls that the interpreter's exit must not interrupt. The same thread may nest it.
 
-    It must be entered before any lock is taken: once the program ends, a thread may be held back here.
+    Enter it before any lock is taken, because a thread may be blocked here once the program exits.
     """
 
     def __init__(self) -> None:
-        # How deep each thread is in such calls. Each thread changes only its own entry, so this needs no lock.
+        # The nesting depth of each thread in such calls. Each thread changes only its own entry, so this needs no lock.
         self._depths: dict[int, int] = {}
         self._ending_in: int | None = None
         self._hold_ended = threading.Event()
-        # A session may be deleted when the names of this module are gone.
+        # A session may be deleted after the names of this module.
         self._this_thread = threading.get_ident
 
     def __enter__(self) -> None:
         thread = self._this_thread()
         depth = self._depths.get(thread, 0)
-        # First this, then the check for the exit: either the exit detects the thread, or the thread detects the exit.
+        # First this, then the check for the exit, so that either the exit detects the thread, or the thread the exit.
         self._depths[thread] = depth + 1
         if depth == 0 and self.is_over_for_this_thread():
             del self._depths[thread]
-            # The interpreter's end ends the thread here. If an exit handler waits for the thread, it goes on in time.
+            # The interpreter's exit ends the thread here. If an exit handler waits for the thread, it continues in
+            # time.
             self._hold_ended.wait(HOLD_SECS)
             self._hold_ended.set()
             self._depths[thread] = 1
@@ -72,11 +73,11 @@ class _CompletedBeforeExit:
             del self._depths[thread]
 
     def is_over_for_this_thread(self) -> bool:
-        """Whether the program ends, in another thread than the calling one."""
+        """Returns True if another thread than the calling one is exiting the program."""
         return self._ending_in is not None and self._ending_in != self._this_thread()
 
     def end(self) -> None:
-        """Holds back the other threads from now on, and waits for the calls that they have under way."""
+        """Blocks the other threads from now on, and waits for their running calls."""
         self._ending_in = self._this_thread()
         until = time.monotonic() + WAIT_SECS
         while self._others() and time.monotonic() < until:
@@ -93,7 +94,7 @@ class _CompletedBeforeExit:
             )
 
     def forget_other_threads(self) -> None:
-        """In a child process: the threads of its parent aren't there."""
+        """Forgets the parent's threads in a child process."""
         for thread in self._others():
             del self._depths[thread]
 
@@ -102,7 +103,7 @@ class _CompletedBeforeExit:
 
 
 no_interpreter_exit: _CompletedBeforeExit = _CompletedBeforeExit()
-# Exit handlers run when all threads but the daemons have ended, which may use their sessions until then.
+# Exit handlers run after all threads have ended except daemons, which may use their sessions until then.
 atexit.register(no_interpreter_exit.end)
 os.register_at_fork(after_in_child=no_interpreter_exit.forget_other_threads)
 
@@ -110,7 +111,7 @@ os.register_at_fork(after_in_child=no_interpreter_exit.forget_other_threads)
 def _keep_eager_context() -> None:
     """Keeps a child process from deleting its parent's eager context when it ends.
 
-    The context's destructor joins the threads of its pool, which aren't in the child: that can crash.
+    The context's destructor joins the threads of its pool, which the child lacks. That can crash.
     """
     handle = getattr(context._context, "_context_handle", None)
     if handle is not None:
@@ -125,10 +126,10 @@ def fork_reason(process: int, what_was_done: str = "made") -> str:
 
     Args:
       process: the process that the object belongs to.
-      what_was_done: how the object came to be there.
+      what_was_done: participle that describes the object's creation.
 
     Returns:
-      The explanation; an empty string in the process itself.
+      The explanation, or "" in the process itself.
     """
     here = os.getpid()
     if here == process:
@@ -145,14 +146,15 @@ def raise_in_fork(process: int, what_fails: str, other_error: Any = None) -> boo
 
     Args:
       process: the process that the object belongs to.
-      what_fails: start of the message, as "The session can't be closed".
-      other_error: the exception that the child is already raising, such as SystemExit, or None. It goes on.
+      what_fails: start of the message, such as "The session can't be closed".
+      other_error: the exception that the child is already raising, such as SystemExit, or None.
 
     Returns:
-      False in the process itself. True in a child that is raising something else: the object is to be left as it is.
+      False in the process itself. True in a child that is raising something else, which must leave the object
+      unchanged.
 
     Raises:
-      RuntimeError: this is a child, and `other_error` is None.
+      RuntimeError: If this is a child, and `other_error` is None.
     """
     reason = fork_reason(process)
     if reason and other_error is None:
@@ -169,7 +171,7 @@ def thread_stack(thread: threading.Thread) -> list[str]:
     frame = sys._current_frames().get(thread.ident) if thread.ident is not None else None
     if frame is None:
         return []
-    # Without the text of the lines, so no file is read.
+    # Without the text of the lines, so that no file is read.
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
     return [f"{entry.filename}:{entry.lineno} in {entry.name}" for entry in reversed(stack)]
 
@@ -186,7 +188,7 @@ def describe_thread(thread: threading.Thread) -> str:
 
 
 def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: float) -> None:
-    """Logs one WARNING with the name and the stack of each thread that is still alive. Logs nothing if none is.
+    """Logs one WARNING with the name and stack of each thread that is still alive. Logs nothing if there is none.
 
     Args:
       threads: the threads that should have ended.

@@ -1,8 +1,8 @@
-"""A process that has the modules of this one, and takes none from the current folder.
+"""A process with the modules of this process that uses nothing from the current folder.
 
-`python -m` looks into the current folder first. The environment, the program and import hooks change where modules
-are found. So the child is started isolated, and told where this process has found each of its top-level modules. This
-file is also the program of the child: it imports nothing but Python's own modules.
+`python -m` searches the current folder first. The environment, the program and import hooks affect where modules are
+found. The child is therefore isolated, and gets the location of each of this process's top-level modules. This file is
+also the child's program, and imports only Python's own modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 __all__ = ["run"]
 
-# As installations name the interpreter. Anything else that sys.executable names may be a program that embeds Python.
+# The interpreter's file names in installations. Other values of sys.executable may be programs that embed Python.
 _INTERPRETER = re.compile(r"python[\d.]*(?:d|t|td|-dbg)?")
 
 # The file of a top-level module (None for a namespace) and the folders of its submodules (None if it isn't a package).
@@ -39,15 +39,15 @@ def run(
     Args:
       module: the module's name.
       timeout: seconds after which the child is killed.
-      started: function that gets the child when it has started. None for none.
-      **environment: environment variables that the child gets besides those of this process.
+      started: function of the child that is called when it has started, or None.
+      **environment: environment variables of the child in addition to this process's.
 
     Returns:
-      The child's exit code and what it has printed.
+      The child's exit code and output.
 
     Raises:
-      OSError: the child can't be started.
-      subprocess.TimeoutExpired: the child was killed after the timeout.
+      OSError: If the child can't be started.
+      subprocess.TimeoutExpired: If the child was killed after the timeout.
     """
     task = {"module": module, "python": sys.version, "modules": _loaded_modules(), "path": _search_path()}
     with subprocess.Popen(
@@ -69,10 +69,10 @@ def run(
 
 
 def _interpreter() -> str:
-    """The path of an interpreter that runs programs as this process does."""
+    """Returns the path of an interpreter that runs programs like this process."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     installed = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
-    # A program that embeds Python has, as sys.executable, what it is itself, nothing, or the first Python on the PATH.
+    # In a program that embeds Python, sys.executable is the program itself, empty, or the first Python on the PATH.
     is_own = bool(sys.executable) and os.path.realpath(sys.executable) == os.path.realpath("/proc/self/exe")
     for path in (sys.executable, *installed) if is_own else (*installed, sys.executable):
         if path and _INTERPRETER.fullmatch(os.path.basename(path)) and os.access(path, os.X_OK):
@@ -83,19 +83,19 @@ def _interpreter() -> str:
 
 
 def _loaded_modules() -> dict[str, _Place]:
-    """Where the top-level modules of this process lie, except Python's own and those that aren't in files."""
+    """Returns the locations of this process's top-level modules, except Python's own and those without files."""
     places: dict[str, _Place] = {}
     for name, module in list(sys.modules.items()):
         is_top_level = isinstance(name, str) and "." not in name
         if not is_top_level or name in sys.stdlib_module_names or not issubclass(type(module), ModuleType):
             continue
-        # Not by getattr: a module that is loaded lazily would be loaded.
+        # Not with getattr, which would load a lazily loaded module.
         spec = object.__getattribute__(module, "__dict__").get("__spec__")
         if not isinstance(spec, ModuleSpec) or spec.name != name:
             continue
         folders = spec.submodule_search_locations
         if folders is not None:
-            # As they are: the folders of a namespace are looked for again whenever they are listed.
+            # Unchanged, because the folders of a namespace are searched again whenever they are listed.
             folders = list(map(os.fspath, getattr(folders, "_path", folders)))
         if spec.has_location and spec.origin is not None and os.path.isfile(spec.origin):
             places[name] = (os.path.abspath(spec.origin), folders)
@@ -105,7 +105,7 @@ def _loaded_modules() -> dict[str, _Place]:
 
 
 def _search_path() -> list[str]:
-    """The import path of this process without the current folder."""
+    """Returns the import path of this process without the current folder."""
     try:
         here = os.getcwd()
     except OSError:
@@ -115,7 +115,7 @@ def _search_path() -> list[str]:
 
 
 class _SameModules:
-    """Finds top-level modules where another process has found them."""
+    """Finds top-level modules where another process found them."""
 
     def __init__(self, places: dict[str, _Place]) -> None:
         self._places = places
@@ -131,12 +131,12 @@ class _SameModules:
         return namespace
 
 
-# Of Linux: the signal that a process gets when the thread that has started it ends.
+# On Linux: the signal that a process gets when the thread that started it ends.
 _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_parent(parent: int) -> None:
-    """Has this process end when its parent does, however that ends."""
+    """Ends this process when its parent ends, however that happens."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Waits that may never end: a call that may never return, and a watch over progress that may stop."""
+"""Waits for calls that may never return, and watches progress that may stop."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 __all__ = ["LongCall", "watch_progress"]
 
-# Progress is looked at so often in the time after which it counts as none. Looks are counted, not seconds: a process
-# that was suspended for an hour has missed looks, but nothing has stood still.
+# Number of checks in the time after which there is no progress. Checks are counted instead of seconds, because a
+# process that was suspended for an hour has missed checks without being stuck.
 LOOKS = 4
 
 
 class LongCall:
-    """A call in its own thread, for a caller that waits with a limit. No limit of TensorFlow's ends such a wait.
+    """A call in its own thread, for a caller that waits with a limit. TensorFlow can't limit such waits.
 
     Args:
       call: function without arguments.
       name: name of the thread.
 
     Attributes:
-      thread: the thread. A daemon: if the call never returns, it must not keep the process alive.
+      thread: the thread. It is a daemon, so that a call that never returns doesn't keep the process alive.
     """
 
     def __init__(self, call: Callable[[], object], name: str) -> None:
@@ -40,13 +40,13 @@ class LongCall:
         """Waits until the call has returned.
 
         Args:
-          timeout_secs: seconds to wait at most.
+          timeout_secs: maximum seconds to wait.
 
         Returns:
           True if the call has returned.
 
         Raises:
-          BaseException: the error of the call.
+          BaseException: The error of the call.
         """
         self.thread.join(min(timeout_secs, threading.TIMEOUT_MAX))
         if self.thread.is_alive():
@@ -59,13 +59,13 @@ class LongCall:
 def watch_progress(
     wait: Callable[[float], object], secs: float, progress: Callable[[], Any], when_still: Callable[[Any], bool]
 ) -> None:
-    """Watches something, in the calling thread, and acts whenever it has stood still for a time.
+    """Watches progress in the calling thread, and acts whenever it has stopped for a time.
 
     Args:
-      wait: function that waits for a number of seconds, and returns a true value if the watch is to end.
+      wait: function that waits for a number of seconds, and returns a true value to end the watch.
       secs: seconds without progress.
-      progress: function that returns a value that changes with each progress; None if the watch is to end.
-      when_still: function that is called with the unchanged value. Returns False if the watch is to end.
+      progress: function that returns a value that changes with each progress, or None to end the watch.
+      when_still: function that is called with the unchanged value, and returns False to end the watch.
     """
     seen, still = progress(), 0
     while not wait(secs / LOOKS):

@@ -11,8 +11,8 @@ __all__ = ["Delegated", "delegate"]
 class Delegated:
     """Reads and assigns an attribute of a part.
 
-    Programs and subclasses read and assign TensorFlow's private attributes, so a part has the only copy of the value.
-    What a subclass assigns before there is the part is replaced when the part is made.
+    Programs and subclasses read and assign TensorFlow's private attributes, so a part has the only copy of the value. A
+    value that a subclass assigns before the part is created is replaced then.
 
     Args:
       part: name of the attribute with the part.
@@ -43,7 +43,7 @@ class Delegated:
 
 
 def delegate(part: str, name: str) -> Callable[..., Any]:
-    """Makes a method that calls a method of a part, and that a subclass may override.
+    """Creates a method that calls a part's method, and that a subclass may override.
 
     Args:
       part: name of the attribute with the part.

@@ -1,4 +1,4 @@
-"""Displays for the progress hooks: a bar in a terminal, lines in any other stream."""
+"""Displays for the progress hooks: a bar in a terminal, or lines in any other stream."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Display(Protocol):
         """Shows the position of the loop.
 
         Args:
-          step: number of steps done.
+          step: number of completed steps.
           total: step at which the loop ends, or None.
           rate: steps per second.
           numbers: text with other numbers, such as "loss 0.25", or "".
         """
 
     def note(self, text: str) -> None:
-        """Shows a line of text, once.
+        """Shows a line of text once.
 
         Args:
           text: the line.
@@ -53,8 +53,8 @@ def check_display_arguments(total: Any, file: Any) -> None:
       file: text stream, or None.
 
     Raises:
-      TypeError: `total` isn't an integer, or `file` isn't a stream.
-      ValueError: `total` isn't positive.
+      TypeError: If `total` isn't an integer, or `file` isn't a stream.
+      ValueError: If `total` isn't positive.
     """
     if total is not None and not hasattr(total, "__index__"):
         raise TypeError(f"total must be a global step, or None, got {total!r}")
@@ -65,22 +65,22 @@ def check_display_arguments(total: Any, file: Any) -> None:
 
 
 def open_display(file: TextIO | None, step: int, total: int | None, label: str = "step") -> Display:
-    """Opens a display: a bar if the stream is a terminal and rich is installed, else lines.
+    """Opens a display: a bar if the stream is a terminal and rich is installed, otherwise lines.
 
-    Several displays on one terminal, of an evaluation during training for example, are shown one below the other. Lines
+    Several displays on one terminal, for example of an evaluation during training, are shown below each other. Lines
     that the program prints or logs to the terminal appear above the bars.
 
     Args:
-      file: text stream; None for `sys.stderr`.
-      step: number of steps done so far.
+      file: text stream. If None, `sys.stderr`.
+      step: number of completed steps.
       total: step at which the loop ends, or None.
-      label: text in front of the number of the step.
+      label: text before the step number.
 
     Returns:
       The display.
     """
     file = sys.stderr if file is None else file
-    # While a bar is shown, rich replaces sys.stderr by its own stream.
+    # While a bar is shown, rich replaces sys.stderr with its own stream.
     file = getattr(file, "rich_proxied_file", file)
     if getattr(file, "isatty", bool)():
         with _lock:
@@ -91,7 +91,7 @@ def open_display(file: TextIO | None, step: int, total: int | None, label: str =
 
 
 class _Lines:
-    """A line for each update."""
+    """Writes a line for each update."""
 
     every_secs = _LINE_SECS
 
@@ -159,7 +159,7 @@ class _Terminal:
         """Adds a bar. The caller holds the lock."""
         if self._open_bars == 0:
             _terminals[id(self._file)] = self
-            # rich hides the cursor. It must come back even if the program never closes its session.
+            # rich hides the cursor, which must be shown again even if the program never closes its session.
             atexit.register(self._stop)
             streams = sys.stdout, sys.stderr
             self.progress.start()
@@ -168,7 +168,7 @@ class _Terminal:
         return self.progress.add_task("", **fields)
 
     def remove(self, task: Any) -> None:
-        """Removes a bar. The last one stays on the screen. The caller holds the lock."""
+        """Removes a bar. The last one remains on the screen. The caller holds the lock."""
         self._open_bars -= 1
         if self._open_bars > 0:
             self.progress.remove_task(task)
@@ -177,7 +177,7 @@ class _Terminal:
             self._stop()
 
     def _redirect_logging(self, stdout: Any, stderr: Any) -> None:
-        """Redirects the handlers of `logging`, which keep their first stream and would write across the bars."""
+        """Redirects the handlers of `logging`, which keep their first stream and would overwrite the bars."""
         redirected = {id(old): new for old, new in ((stdout, sys.stdout), (stderr, sys.stderr)) if new is not old}
         for handler in _log_handlers():
             old = handler.stream
@@ -196,12 +196,12 @@ class _Terminal:
 
 
 _terminals: dict[int, _Terminal] = {}
-# Reentrant: a signal handler may end a loop while another display is opened.
+# Reentrant, because a signal handler may end a loop while another display is opened.
 _lock = threading.RLock()
 
 
 def _new_terminal(file: TextIO) -> _Terminal | None:
-    """Makes the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
+    """Creates the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
     try:
         from rich import progress
         from rich.console import Console
@@ -220,7 +220,7 @@ def _new_terminal(file: TextIO) -> _Terminal | None:
     bars = progress.Progress(
         *columns,
         console=console,
-        # The loop itself draws the bar: a thread for it would compete for the interpreter.
+        # The loop itself draws the bar, because a thread would compete for the interpreter.
         auto_refresh=False,
         # Text for a file must not go to the terminal.
         redirect_stdout=getattr(sys.stdout, "isatty", bool)(),
@@ -230,7 +230,7 @@ def _new_terminal(file: TextIO) -> _Terminal | None:
 
 
 def _log_handlers() -> Iterator[Any]:
-    """All handlers of `logging` that write to a stream."""
+    """Yields all handlers of `logging` that write to a stream."""
     loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
     seen = set()
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""The results of steps that were made in one call."""
+"""The results of steps that ran in one call."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["each_result"]
 
 
 def each_result(values: Any) -> list[Any]:
-    """The results of steps that were made in one call.
+    """Splits the results of steps that ran in one call.
 
     Args:
-      values: the results of all steps, in the structure of one, as arrays whose first dimension is that of the steps.
+      values: the results of all steps, in the structure of one result, as arrays whose first dimension is the steps.
 
     Returns:
-      A list of one result for each step.
+      A list with one result per step.
     """
     if isinstance(values, Mapping):
         parts = {name: each_result(value) for name, value in values.items()}

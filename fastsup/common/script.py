@@ -1,4 +1,4 @@
-"""A script or a module that is run as Python itself runs it: its arguments, its exit code, its tracebacks."""
+"""Runs a script or a module as Python itself does, with its arguments, exit code and tracebacks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def add_script(parser: argparse.ArgumentParser, script_help: str) -> None:
 
     Args:
       parser: the parser.
-      script_help: its help about the script.
+      script_help: help text for the script.
     """
     parser.add_argument(
         "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
     )
-    # Taken unchanged: the script may have a "--" among its own arguments.
+    # Parsed unchanged, because the script may have a "--" among its own arguments.
     parser.add_argument("script", nargs=argparse.REMAINDER, help=script_help)
     parser.set_defaults(parser=parser)
 
@@ -40,12 +40,12 @@ def long_options(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def script_command(arguments: argparse.Namespace) -> list[str]:
-    """The script and its arguments. Ends the program if there is none.
+    """Returns the script and its arguments. Ends the program if there is none.
 
     Args:
       arguments: the parsed command line, with `fail`, which reports an error and ends the program.
     """
-    # A "--" in front of the script is the command's.
+    # A "--" before the script belongs to the command.
     command: list[str] = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if not command:
         taken = [value for value in vars(arguments).values() if isinstance(value, str) and value.endswith(".py")]
@@ -63,13 +63,13 @@ def script_command(arguments: argparse.Namespace) -> list[str]:
 
 
 class ScriptFile:
-    """A script that is run as `python path` runs it.
+    """A script that runs as with `python path`.
 
     Args:
       path: path of the script, or of a folder with a `__main__.py`.
 
     Raises:
-      OSError: the script can't be read.
+      OSError: If the script can't be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -89,20 +89,20 @@ class ScriptFile:
 
 
 class ScriptModule:
-    """A module that is run as `python -m name` runs it; for a package, its `__main__`.
+    """A module, or a package's `__main__`, that runs as with `python -m name`.
 
     Args:
       name: name of the module.
 
     Raises:
-      ImportError: there is no such module.
+      ImportError: If there is no such module.
     """
 
     is_folder = False
 
     def __init__(self, name: str) -> None:
         self.called: str = f"-m {name}"
-        spec = find_spec(name) if name else None  # Of an empty name, it finds the working directory.
+        spec = find_spec(name) if name else None  # For an empty name, it would find the working directory.
         if spec is not None and spec.submodule_search_locations is not None:
             name += ".__main__"
             spec = find_spec(name)
@@ -134,19 +134,19 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
       arguments: its arguments.
 
     Returns:
-      1 if an exception has ended the script, which is then shown as Python shows it; else 0.
+      1 if an exception ended the script, which is then shown as Python shows it, otherwise 0.
 
     Raises:
-      SystemExit: the script ends itself.
-      KeyboardInterrupt: the script was interrupted. Python shows it without the frames of this file.
+      SystemExit: If the script ends itself.
+      KeyboardInterrupt: If the script was interrupted. Python shows it without the frames of this file.
     """
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)
     sys.argv[:] = [script.path, *arguments]
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
-        sys.path[0] = script.folder  # `python -m` has put the current folder there.
+        sys.path[0] = script.folder  # `python -m` put the current folder there.
     elif script.is_folder:
-        sys.path.insert(0, script.folder)  # Only such a folder is on the path under -I and -P.
+        sys.path.insert(0, script.folder)  # Under -I and -P, only such a folder is on the path.
     sys.modules["__main__"] = module
     try:
         with Keras2Hint(), TensorFlow1Hint():
@@ -164,7 +164,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
         sys.excepthook = show_without_ours
         raise
     except BaseException as error:
-        # Shown by the script's own excepthook, if it has one, without the frames of this file.
+        # The script's own excepthook shows it, if there is one, without the frames of this file.
         shown = _without_ours(error.__traceback__)
         error.__traceback__ = shown
         try:

@@ -1,12 +1,12 @@
 """SIGTERM and SIGINT end a session or a loop between two steps, so that its last state is saved.
 
-While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
-once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
-saves a checkpoint. A loop is asked to stop, and raises the same after its hooks have ended. A second signal of the kind
-ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is treated
-as a copy: a launcher forwards a signal that its child has got, too.
+While a session handles signals, the first one raises SystemExit(128 + number), or KeyboardInterrupt, in the main
+thread: immediately between two steps, otherwise after the current step. The exception leaves the session's `with`
+block, which saves a checkpoint. A loop is requested to stop, and raises the same after its hooks have ended. A second
+signal of the same kind ends the process immediately, as without this module. Within `REPEAT_SECS` of the first one, it
+is treated as a copy, because a launcher forwards a signal that its child also received.
 
-Signals with a handler of the program's own are left to that handler.
+If the program has its own handler for a signal, that handler keeps it.
 """
 
 from libc.signal cimport SIGINT
@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 
-# Seconds after a signal in which another one of the kind is the same one.
+# Seconds after a signal in which another one of the same kind is treated as a copy.
 cdef double REPEAT_SECS = 0.2
 
 ctypedef void (*handler_t)(int) noexcept nogil
@@ -42,35 +42,35 @@ cdef extern from "signal.h":
     int send_to_this_thread "raise"(int number) noexcept nogil
     handler_t SIG_DFL
 
-# The signals that are watched, each with its default handler.
+# The handled signals, each with its default handler.
 cdef dict defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 
-# How many sessions watch, and in which thread; what is to be put back after the last of them.
+# The number of sessions that handle signals, their thread, and the state to restore after the last one.
 cdef int watching = 0
 cdef unsigned long main_thread = 0
 cdef dict replaced = {}
-# The signal that was received; how many scopes of the main thread it must not interrupt.
+# The received signal, and the number of scopes of the main thread that it must not interrupt.
 cdef int pending = 0
 cdef int held = 0
-# What is called when a signal is received: a loop's `request_stop`.
+# Functions to call when a signal is received: a loop's `request_stop`.
 cdef list stop_requests = []
-# Python's handler in C, which lets `on_signal` be called when the step has returned.
+# Python's handler in C, which calls `on_signal` when the step has returned.
 cdef handler_t python_handler = NULL
-# When SIGTERM and SIGINT were received first, in seconds of a monotonic clock; 0 if they weren't.
+# When SIGTERM and SIGINT were first received, in seconds of a monotonic clock, or 0.
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
-# What is logged of a received signal: what follows from it.
+# The consequence of a signal, for the log.
 cdef str STEP_ENDS = "ending after this step. If the program saves checkpoints, the last state is saved."
 cdef str consequence = STEP_ENDS
-# What takes the number of a received signal instead of the sessions, or None.
+# The function that receives the number of a signal instead of the sessions, or None.
 cdef object receiver = None
 cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends immediately, without saving.\n"
 
 
 cdef void handler(int number) noexcept nogil:
-    """The handler in C, which needs no help of a thread that may be stuck in a step.
+    """The handler in C, which doesn't depend on a thread that may be stuck in a step.
 
-    Ctrl-C at a terminal is answered by a line at once, so that the user needn't press it again in a long step.
+    For Ctrl-C at a terminal, it immediately prints a line, so that the user needn't press it again during a long step.
     """
     global errno
     cdef int before = errno
@@ -88,7 +88,7 @@ cdef void handler(int number) noexcept nogil:
 
 
 cdef int pending_signal() noexcept:
-    """The number of the signal that was received, or 0."""
+    """Returns the number of the received signal, or 0."""
     return pending
 
 
@@ -97,7 +97,7 @@ cdef bint in_main_thread() except -1:
 
 
 cdef bint hold_signals() except -1:
-    """Starts a scope that isn't interrupted: a run with its hooks. Returns what `release_signals` is to be told."""
+    """Starts a scope that isn't interrupted: a run with its hooks. Returns the argument for `release_signals`."""
     global held
     if watching == 0 or PyThread_get_thread_ident() != main_thread:
         return False
@@ -108,13 +108,13 @@ cdef bint hold_signals() except -1:
 cdef int release_signals(bint was_held) except -1:
     """Ends such a scope."""
     global held
-    if was_held and held > 0:  # A child of the process, forked inside the scope, holds nothing.
+    if was_held and held > 0:  # A child process that was forked inside the scope holds nothing.
         held -= 1
     return 0
 
 
 def holds_signals():
-    """Starts a scope that isn't interrupted. To be ended with `release`."""
+    """Starts a scope that isn't interrupted. End it with `release`."""
     return hold_signals()
 
 
@@ -133,13 +133,13 @@ def received():
 
 
 def interrupt_of(number):
-    """The exception that a signal stands for.
+    """Returns the exception for a signal.
 
     Args:
-      number: number of the signal; 0 for none.
+      number: number of the signal, or 0 for none.
 
     Returns:
-      KeyboardInterrupt for SIGINT; SystemExit, with the exit code 143, for SIGTERM; None without a signal.
+      KeyboardInterrupt for SIGINT, SystemExit with the exit code 143 for SIGTERM, or None without a signal.
     """
     if number == SIGINT:
         return KeyboardInterrupt()
@@ -147,16 +147,16 @@ def interrupt_of(number):
 
 
 def pending_interrupt():
-    """`interrupt_of` the signal that was received, or None."""
+    """Returns `interrupt_of` the received signal, or None."""
     return interrupt_of(pending)
 
 
 def raise_pending():
-    """Raises `pending_interrupt()`, if a signal was received.
+    """Raises `pending_interrupt()` if a signal was received.
 
     Raises:
-      KeyboardInterrupt: it was SIGINT.
-      SystemExit: it was SIGTERM; with the exit code 143.
+      KeyboardInterrupt: If it was SIGINT.
+      SystemExit: If it was SIGTERM. The exit code is 143.
     """
     interrupt = pending_interrupt()
     if interrupt is not None:
@@ -164,12 +164,12 @@ def raise_pending():
 
 
 cdef object log():
-    """TensorFlow's log, if the program has imported TensorFlow."""
+    """Returns TensorFlow's log, or Python's logger if the program hasn't imported TensorFlow."""
     return sys.modules.get("tensorflow.python.platform.tf_logging") or logging.getLogger("fastsup")
 
 
 def log_last_save(path):
-    """Logs, if a signal ends the program, where its last state is saved.
+    """If a signal ends the program, logs where its last state is saved.
 
     Args:
       path: path of the checkpoint.
@@ -179,10 +179,10 @@ def log_last_save(path):
 
 
 def add_stop_request(request_stop):
-    """Registers a function to be called, in the main thread, when a signal arrives.
+    """Registers a function to call in the main thread when a signal arrives.
 
     Args:
-      request_stop: function without arguments that raises nothing.
+      request_stop: function without arguments that raises no errors.
     """
     stop_requests.append(request_stop)
 
@@ -193,7 +193,7 @@ def remove_stop_request(request_stop):
     Args:
       request_stop: the function.
     """
-    if request_stop in stop_requests:  # A child of the process has forgotten it.
+    if request_stop in stop_requests:  # A child process has forgotten it.
         stop_requests.remove(request_stop)
 
 
@@ -218,23 +218,24 @@ def on_signal(number, frame):
             signal.Signals(number).name,
         )
     except RuntimeError:
-        pass  # The log was being written to, in this thread, when the signal came.
+        pass  # The log was being written to in this thread when the signal arrived.
     if held == 0:
         raise_pending()
 
 
 def install(what_follows=None, receive=None):
-    """Installs handlers for the signals that no other code handles. Each call needs one of `uninstall`.
+    """Installs handlers for the signals that no other code handles. Each call requires a call of `uninstall`.
 
-    The arguments of the first call count, until all have been uninstalled.
+    The arguments of the first call apply until all have been uninstalled.
 
     Args:
-      what_follows: sentence for the log that says what a signal leads to; None if a step ends, and its state is saved.
-      receive: function that is called with the number of a signal, in the main thread, and raises nothing; no session
-        or loop is then ended by the signal. None if they are.
+      what_follows: sentence for the log about the consequence of a signal. If None, a step ends, and its state is
+        saved.
+      receive: function of a signal's number that is called in the main thread and raises no errors. The signal then
+        doesn't end sessions or loops. If None, it does.
 
     Returns:
-      Whether `uninstall` is to be called: not outside the main thread, in which nothing can be watched.
+      True if `uninstall` must be called. False outside the main thread, in which signals can't be handled.
     """
     global watching, main_thread, python_handler, answers, consequence, receiver
     cdef sigaction_t action
@@ -258,12 +259,12 @@ def install(what_follows=None, receive=None):
 
 
 def uninstall():
-    """Reverts `install`. After the last session the handlers are as before, and no signal is pending."""
+    """Reverts `install`. After the last session, the original handlers are restored and no signal is pending."""
     global watching
     if watching == 0:
-        return  # In a child of the process that watches.
+        return  # In a child of the process that handles signals.
     watching -= 1
-    # Python lets only the main thread change handlers. The handler restores itself where another thread ends the watch.
+    # Python lets only the main thread change handlers. If another thread calls this, the handler restores itself later.
     if watching == 0 and in_main_thread():
         restore_handlers()
 
@@ -280,7 +281,7 @@ cdef int restore_handlers() except -1:
 
 
 def end_in_child():
-    """Ends every watch in a child of `os.fork()`: the sessions, and their checkpoints, are the parent's."""
+    """Disables signal handling in a child of `os.fork()`, because the sessions and their checkpoints are the parent's."""
     global watching, held
     watching = 0
     held = 0

@@ -1,4 +1,4 @@
-"""Versions: of installed packages, and those of TensorFlow with which fastsup was tried."""
+"""Versions of installed packages, and the TensorFlow versions with which fastsup was tested."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def version_of(name: str) -> str | None:
 
 
 def tensorflow_version() -> str | None:
-    """Returns the version of the imported TensorFlow, or else of the installed one, or None."""
+    """Returns the version of the imported TensorFlow, or otherwise of the installed one, or None."""
     imported = getattr(sys.modules.get("tensorflow"), "__version__", None)
     return imported or next(filter(None, map(version_of, _tensorflow_distributions())), None)
 
@@ -49,15 +49,15 @@ def _tensorflow_distributions() -> Iterator[str]:
 
 
 # The versions whose memory fastsup reads, and whose C++ functions it calls. Both depend on how TensorFlow was compiled,
-# which no interface promises.
+# and aren't part of a stable interface.
 
 SUPPORTED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21", "2.22")
-# Environment variable that lets fastsup use a newer version that wasn't tried, as far as its self-test passes.
+# Environment variable that allows a newer, untested version if its self-test passes.
 ANY_VERSION = "FASTSUP_ANY_TENSORFLOW"
 
 
 def is_supported(version: str) -> bool:
-    """Whether a version of TensorFlow is one that was tried.
+    """Returns True if a version of TensorFlow is a tested one.
 
     Args:
       version: TensorFlow's version, such as "2.21.0".
@@ -66,13 +66,13 @@ def is_supported(version: str) -> bool:
 
 
 def unsupported_reason(version: str) -> str:
-    """Returns why a version of TensorFlow isn't used.
+    """Returns the reason why a version of TensorFlow isn't used.
 
     Args:
       version: TensorFlow's version, such as "2.21.0".
 
     Returns:
-      The reason; an empty string if the version was tried, or is newer and the user has asked to use it, by
+      The reason, or "" if the version is tested, or if it is newer and the user has allowed it with
       FASTSUP_ANY_TENSORFLOW=1.
     """
     is_newer = _numbers_of(version) > _numbers_of(SUPPORTED_VERSIONS[-1])
@@ -85,6 +85,6 @@ def unsupported_reason(version: str) -> str:
 
 
 def _numbers_of(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version: (2, 21) for "2.21.0-rc1"; none if it has another form."""
+    """Returns the first two numbers of a version, such as (2, 21) for "2.21.0-rc1", or () if it has another form."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return tuple(map(int, found.groups())) if found else ()

@@ -1,1 +1,1 @@
-"""Interfaces that TensorFlow removed. Programs that were written for them run unmodified."""
+"""Interfaces that TensorFlow removed, for programs that run unmodified."""

@@ -1,7 +1,7 @@
-"""The modules of `tf.contrib` that programs import from: what each of their names is now, or what to use in its place.
+"""The modules of `tf.contrib` that programs import, with the current object for each name, or an alternative.
 
-A module's name is written without "tensorflow.contrib.". What a name is, is the path of an object; "tf." at its
-beginning stands for `tf.compat.v1`. The object is imported when a program uses it.
+Module names omit "tensorflow.contrib.". Each name maps to the path of an object, in which the prefix "tf." stands for
+`tf.compat.v1`. The object is imported when a program uses the name.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ _of_lookup = (
 )
 _of_predictor = names_of(_PREDICTOR, "from_contrib_estimator from_estimator from_saved_model")
 _of_core_cells = names_of(
-    # The names of `tf.compat.v1.nn.rnn_cell` need the package tf_keras. These are the same cells.
+    # Direct paths to the cells, because the names in `tf.compat.v1.nn.rnn_cell` need the package tf_keras.
     "tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl",
     "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell "
     "ResidualWrapper",
@@ -278,7 +278,7 @@ MODULES: dict[str, dict[str, str]] = {
 
 _OPS = ("tf_slim.ops.variables", "tf_slim.ops.arg_scope", "tf_slim.ops.framework_ops")
 
-# The modules that are searched for the other names of a module.
+# The modules that are searched for a module's other names.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "framework": _OPS,
     "framework.python.framework": _OPS,
@@ -289,7 +289,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "metrics.python.ops": ("tf_slim.metrics",),
 }
 
-# Modules that are another library's, with the modules in them. The longest of the names counts.
+# Modules (with their submodules) that are now another library's. The longest matching name is used.
 LIBRARY_MODULES = {
     "framework.python.ops.arg_scope": "tf_slim.ops.arg_scope",
     "framework.python.ops.variables": "tf_slim.ops.variables",
@@ -306,13 +306,13 @@ _SLIM = "tf_slim"
 
 
 def own_name(fullname: str) -> str | None:
-    """The name of a module without "tensorflow.contrib."; None for a module that isn't made here."""
+    """Returns the name of a module without "tensorflow.contrib.", or None for a module that isn't created here."""
     name = fullname.removeprefix(CONTRIB).lstrip(".")
     return name if name in MODULES else None
 
 
 def is_package(name: str) -> bool:
-    """Whether a module has modules in it. `name` is its own name."""
+    """Returns True if a module has submodules. `name` is the result of `own_name`."""
     return bool(_modules_in(name))
 
 
@@ -327,7 +327,7 @@ def _has_slim() -> bool:
 
 
 def library_module(fullname: str) -> str | None:
-    """The module of another library that a module of `tensorflow.contrib` is now; None if there is none."""
+    """Returns the other library's module that now replaces a module of `tensorflow.contrib`, or None."""
     name = fullname.removeprefix(f"{CONTRIB}.")
     for ours in sorted(LIBRARY_MODULES, key=len, reverse=True):
         if f"{name}.".startswith(f"{ours}.") and name not in MODULES:
@@ -340,12 +340,12 @@ def library_module(fullname: str) -> str | None:
 
 
 def missing_module(fullname: str) -> ModuleNotFoundError:
-    """The error for a module of `tensorflow.contrib` that isn't there."""
+    """Returns the error for a module of `tensorflow.contrib` that doesn't exist."""
     return absent_module_error(fullname, _why_absent(fullname.removeprefix(f"{CONTRIB}.")))
 
 
 def _why_absent(name: str) -> str:
-    """A sentence about a name without "tf.contrib."."""
+    """Returns a sentence about an absent name, given without "tf.contrib."."""
     why = alternative_to(name, ALTERNATIVES)
     if why is None and any(f"{name}.".startswith(f"{module}.") for module in (*LIBRARY_MODULES, *LIBRARIES)):
         why = f"it is in the package {_SLIM}: pip install {_SLIM}."
@@ -355,7 +355,7 @@ def _why_absent(name: str) -> str:
 
 
 def make_module(fullname: str) -> LazyModule:
-    """A new module of `tensorflow.contrib`, by its full name."""
+    """Creates a module of `tensorflow.contrib`, given its full name."""
     name = own_name(fullname)
     assert name is not None
     names = (

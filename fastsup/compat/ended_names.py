@@ -1,6 +1,6 @@
-"""Functions that TensorFlow had in its own modules until 2.15 or before, and that no longer have anything to do.
+"""Functions from TensorFlow's modules up to 2.15 that no longer do anything.
 
-This module is also imported as `tensorflow.python.distribute.estimator_training`: it has no other names.
+This module is also imported as `tensorflow.python.distribute.estimator_training`, so it must have no other names.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NO_COORDINATOR = (
 
 
 def register_dense_tensor_like_type(tensor_type: Any) -> None:
-    """Once told TensorFlow which classes its operations take as tensors. A base class tells it now.
+    """Checks a class. Older TensorFlow registered here which classes its operations accept as tensors.
 
     Args:
-      tensor_type: the class, with the properties `name` and `dtype`.
+      tensor_type: the class, with properties `name` and `dtype`.
 
     Raises:
-      TypeError: the class lacks one of them.
+      TypeError: If the class lacks one of the properties.
     """
     for name in ("name", "dtype"):
         if not isinstance(getattr(tensor_type, name, None), property):
@@ -37,7 +37,7 @@ def register_dense_tensor_like_type(tensor_type: Any) -> None:
 
 
 def should_run_distribute_coordinator(config: Any) -> bool:
-    """Whether a config asks for the distribute coordinator, which spans several processes. There is none.
+    """Returns True if a configuration requests the distribute coordinator, which no longer exists.
 
     Args:
       config: a `RunConfig`.

@@ -1,6 +1,6 @@
-"""The modules of `tf.estimator` and of tensorflow_estimator 2.15 that programs import, and what their names are now.
+"""The modules of `tf.estimator` and tensorflow_estimator 2.15 that programs import, and the current objects in them.
 
-The canned models and heads, and the modules that hold them, come from the archive when a program uses them.
+The canned models, the heads, and their modules are loaded from the archive when a program uses them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _logit_fn = names_of(_OURS, "call_logit_fn")
 _raw_supervised = names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn")
 _api = _v1 | _model | _jobs | _exporters | _hooks | _session_run
 
-# Modules of the public interface, under `tf.estimator`. An empty path: a module in the module.
+# Modules of the public interface, under `tf.estimator`. An empty path stands for a submodule.
 _API_MODULES: dict[str, dict[str, str]] = {
     "": _api | dict.fromkeys(("experimental", "export", "inputs", "tpu"), ""),
     "experimental": _stopping | _in_memory | _logit_fn | _raw_supervised,
@@ -161,8 +161,8 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     ),
 }  # fmt: skip
 
-# Modules that also exist without the archive, to name the package to install. With it, all its modules of models are
-# there.
+# Modules that also exist without the archive, so that errors can name the package to install. With the archive, all its
+# modules of models exist.
 OF_ARCHIVE = tuple(
     f"{PYTHON}.{name}"
     for name in (
@@ -174,17 +174,17 @@ OF_ARCHIVE = tuple(
 )  # fmt: skip
 TPU_ONLY = (f"{API_V1}.tpu.experimental", f"{PYTHON}.tpu.tpu_context")
 
-# Every module by its full name.
+# Names of every module, by the module's full name.
 MODULES: dict[str, dict[str, str]] = {
     PACKAGE: {"estimator": ""},
     **{f"{PACKAGE}.{name}": {} for name in ("_api", "_api.v1", "_api.v2", "python")},
     **{f"{API_V1}.{name}".rstrip("."): names for name, names in _API_MODULES.items()},
     **{f"{PYTHON}.{name}".rstrip("."): names for name, names in _PYTHON_MODULES.items()},
-    # The two versions differ in their canned models and in Estimator alone.
+    # The two versions differ only in their canned models and in Estimator.
     API_V2: _API_MODULES[""] | names_of(_OURS, "Estimator"),
     **{name: {} for name in OF_ARCHIVE},
 }
-# Other names of the same modules. TensorFlow's own copies of its interface are added by the import hook.
+# Aliases of these modules. The import hook adds TensorFlow's own copies of its interface.
 ALIASES = {
     f"{PACKAGE}.estimator": API_V1,
     f"{PACKAGE}.python.estimator.api._v1": f"{PACKAGE}._api.v1",
@@ -197,12 +197,12 @@ ALIASES = {
 
 
 _NO_TPU = f"TPUs aren't supported. TPUEstimator trains on CPU and GPU with use_tpu=False. {GUIDE}"
-# The models of public modules.
+# The canned models in public modules.
 _CANNED = {API_V1: V1, API_V2: V2, f"{API_V1}.experimental": EXPERIMENTAL}
 
 
 def archived_module(name: str) -> str | None:
-    """The module of the archive that a canonical name means, by its name there; None if it means none."""
+    """Returns the archive's short name for a canonical module name, or None if the archive doesn't provide it."""
     if not name.startswith(f"{PYTHON}.") or (name in MODULES and name not in OF_ARCHIVE):
         return None
     short = name.removeprefix(f"{PYTHON}.")
@@ -212,7 +212,7 @@ def archived_module(name: str) -> str | None:
 
 
 def canonical_name(name: str) -> str | None:
-    """The module that a full name means, by its own name; None if it isn't one of these."""
+    """Resolves the aliases in a full module name. Returns None if the module isn't provided here."""
     changed = True
     while changed:
         changed = False
@@ -224,7 +224,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def is_package(name: str) -> bool:
-    """Whether a module has modules in it. `name` is its own name."""
+    """Returns True if a module has submodules. `name` is its canonical name."""
     archived = archived_module(name)
     if archived is not None:
         found = model_file(archived)
@@ -233,10 +233,10 @@ def is_package(name: str) -> bool:
 
 
 def make_module(name: str) -> LazyModule:
-    """A new module, by its own name."""
+    """Creates a module, given its canonical name."""
     shown = name.replace(API_V1, "tf.estimator").replace(API_V2, "tf.estimator")
     models = _CANNED.get(name, {})
-    # A module of fastsup that the archive has as well, such as `canned.optimizers`, has the other names from there.
+    # If fastsup and the archive both have a module, such as `canned.optimizers`, its other names come from the archive.
     short = name.removeprefix(f"{PYTHON}.")
     with_archive = short != name and is_installed() and model_file(short) is not None
 

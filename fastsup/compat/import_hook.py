@@ -1,7 +1,7 @@
-"""The import hook of an installation: modules that TensorFlow no longer has, and copies of its interface.
+"""The import hook of an installation, for modules that TensorFlow no longer has, and copies of its interface.
 
-TensorFlow's interface exists several times. `tf.compat.v1` and `tensorflow.compat.v2.compat.v1` are two modules, and
-some copies are made when a program imports them.
+TensorFlow's interface exists several times: `tf.compat.v1` and `tensorflow.compat.v2.compat.v1` are two modules. Some
+copies are created only when a program imports them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class AfterExecution(Loader):
-    """A module's own loader, with a call after it."""
+    """Wraps a module's own loader, and calls a function after the module is executed."""
 
     def __init__(self, loader: Any, then: Callable[[str], None]) -> None:
         self._loader, self._then = loader, then
@@ -49,7 +49,7 @@ class AfterExecution(Loader):
 
 
 class Existing(Loader):
-    """A loader whose result is a module that exists. `placed` gets it by the name under which it is imported."""
+    """A loader that returns an existing module, and adds it to `placed` under the imported name."""
 
     def __init__(self, find: Callable[[], ModuleType], placed: dict[str, ModuleType]) -> None:
         self._find, self._placed = find, placed
@@ -62,7 +62,7 @@ class Existing(Loader):
 
 
 class Made(Loader):
-    """A loader that makes a module. `placed` gets it by its name."""
+    """A loader that creates a module, and adds it to `placed`."""
 
     def __init__(self, make: Callable[[str], ModuleType], placed: dict[str, ModuleType]) -> None:
         self._make, self._placed = make, placed
@@ -80,7 +80,7 @@ _NO_EXAMPLES = (
     "it ended with TensorFlow 1. For tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See "
     "`python -m fastsup docs migrating`."
 )
-# What of fastsup imports TensorFlow.
+# The folders of fastsup that import TensorFlow.
 _OVER_TENSORFLOW = frozenset(
     f"fastsup.{room}"
     for room in (
@@ -89,34 +89,34 @@ _OVER_TENSORFLOW = frozenset(
 )  # fmt: skip
 
 
-#: Where Keras 3 has the methods of its models.
+#: Module with the methods of Keras 3 models.
 KERAS_TRAINER = "keras.src.trainers.trainer"
 
 
 def is_interface(name: str) -> bool:
-    """Whether a module is TensorFlow's public interface, or a copy of it."""
+    """Returns True for TensorFlow's public interface, or a copy of it."""
     return _INTERFACE.fullmatch(name) is not None
 
 
 class ImportHook(MetaPathFinder):
-    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and those that TensorFlow has moved.
+    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and modules that TensorFlow moved.
 
-    It reports the imports of copies of TensorFlow's interface, and of modules that lack names which they had.
+    It reports the imports of copies of TensorFlow's interface, and of modules from which names were removed.
     """
 
     def __init__(self, imported: Callable[[str], None]) -> None:
         self._imported = imported
-        # Whether `tensorflow` is TensorFlow 1's, and `tensorflow.estimator` too.
+        # Whether `tensorflow` and `tensorflow.estimator` are TensorFlow 1's.
         self.tf1 = False
-        # Whether Keras's models are accelerated.
+        # Whether Keras models are accelerated.
         self.keras = False
-        # The modules that are imported by names under which there is none without the hook.
+        # The modules imported by names that don't exist without the hook.
         self._placed: dict[str, ModuleType] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The specification of a module; None for a module that other finders find."""
+        """Returns the specification of a module, or None for a module that other finders find."""
         library = fullname.partition(".")[0]
 
         def elsewhere() -> ModuleSpec | None:
@@ -141,13 +141,13 @@ class ImportHook(MetaPathFinder):
         return self._over_tensorflow(fullname) if fullname in _OVER_TENSORFLOW else None
 
     def _reported(self, spec: ModuleSpec | None) -> ModuleSpec | None:
-        """A specification whose module is reported once it is executed."""
+        """Changes a specification so that the module is reported after it is executed."""
         if spec is not None and spec.loader is not None:
             spec.loader = AfterExecution(spec.loader, self._imported)
         return spec
 
     def _contrib(self, fullname: str) -> ModuleSpec | None:
-        """A module of tensorflow.contrib. Refuses a missing one, and names the replacement."""
+        """Returns a module of tensorflow.contrib. If it doesn't exist, the error names the replacement."""
         from fastsup.compat import contrib_modules as modules
 
         name = modules.own_name(fullname)
@@ -159,7 +159,7 @@ class ImportHook(MetaPathFinder):
         return self._existing(fullname, functools.partial(importlib.import_module, library), is_package=True)
 
     def _estimator(self, fullname: str) -> ModuleSpec | None:
-        # Only now, since it imports TensorFlow.
+        # Imported here, because these modules import TensorFlow.
         from fastsup.compat import estimator_modules as modules
         from fastsup.estimator.canned.archive import model_module
 
@@ -175,7 +175,7 @@ class ImportHook(MetaPathFinder):
         return self._made(fullname, modules.make_module, is_package)
 
     def _over_tensorflow(self, fullname: str) -> ModuleSpec | None:
-        """Imports TensorFlow before a module of fastsup is executed: the installation imports the whole module."""
+        """Imports TensorFlow before a fastsup module is executed, because the installation needs all of TensorFlow."""
         if "tensorflow" not in sys.modules:
             try:
                 importlib.import_module("tensorflow")
@@ -189,7 +189,7 @@ class ImportHook(MetaPathFinder):
         return None
 
     def api_of(self, interface: str) -> str:
-        """Name of the module that `estimator` is in a copy of TensorFlow's interface."""
+        """Returns the name of the module for `estimator` in a copy of TensorFlow's interface."""
         from fastsup.compat.estimator_modules import API_V1, API_V2
 
         version = "1" if self.tf1 and interface == "tensorflow" else interface[-1]
@@ -202,7 +202,7 @@ class ImportHook(MetaPathFinder):
         return spec_from_loader(fullname, Made(make, self._placed), is_package=is_package)
 
     def _elsewhere(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        """The specification of the first of the other finders that knows the module."""
+        """Returns the specification from the first other finder that finds the module."""
         for finder in sys.meta_path:
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if finder is self or find_spec is None else find_spec(fullname, path, target)
@@ -211,11 +211,11 @@ class ImportHook(MetaPathFinder):
         return None
 
     def remove_placed(self) -> None:
-        """Takes the modules away again that other finders don't find."""
+        """Removes the modules that other finders don't find."""
         for name, module in self._placed.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]
-            # The import of a submodule has set an attribute of its package.
+            # The import of a submodule also set an attribute of its package.
             parent, _, child = name.rpartition(".")
             with contextlib.suppress(AttributeError, KeyError):
                 if vars(sys.modules[parent])[child] is module:

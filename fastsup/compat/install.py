@@ -1,4 +1,4 @@
-"""install() and uninstall(): the classes of fastsup under the names of TensorFlow, and of `tf.estimator`."""
+"""install() and uninstall(), which put fastsup's classes under the names of TensorFlow and `tf.estimator`."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _current: Installation | None = None
 def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) -> None:
     """Replaces TensorFlow's classes with fastsup's in the places that programs use, until `uninstall`.
 
-    `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*` and what the program has
-    imported from them then have fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
-    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call adds its own options.
+    `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*`, and names that the program
+    imported from these then refer to fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
+    `tensorflow_estimator` exist again. Open sessions don't change. A second call adds its own options.
 
     Args:
-      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behavior of
-        TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
-        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
-      functions: True to have `tf.function`, also in libraries and under its other names, make functions that are lifted
-        as those of `fastsup.function`: once their calls have taken as long as lifting them takes. What can't be lifted
-        runs as before. Functions that exist already stay as they are.
-      keras: True to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Models of
-        Keras 2, of other backends, and models that are compiled already stay as they are.
+      tf1: Whether to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and TensorFlow 1
+        behavior, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. If tf_keras is
+        installed and TF_USE_LEGACY_KERAS isn't set, `tensorflow` then has Keras 2.
+      functions: Whether `tf.function`, in all modules and under all its names, returns functions that are lifted as
+        `fastsup.function`'s are, once their calls have taken as long as lifting takes. Functions that can't be lifted
+        run as before. Existing functions don't change.
+      keras: Whether to accelerate each Keras model when it is compiled, as `fastsup.keras.accelerate` does. Keras 2
+        models, models with other backends and models that are already compiled don't change.
 
     Raises:
-      ModuleNotFoundError: TensorFlow isn't installed. The message names the fastsup extra that installs it.
-      ImportError: TensorFlow is too old or too new. The message lists the supported versions.
-      RuntimeError: `tf1` is True, and TensorFlow was imported before.
+      ModuleNotFoundError: If TensorFlow isn't installed. The message names the fastsup extra that installs it.
+      ImportError: If TensorFlow is too old or too new. The message lists the supported versions.
+      RuntimeError: If `tf1` is True, and TensorFlow was imported before.
     """
     check_flag(tf1=tf1)
     check_flag(functions=functions)
@@ -63,7 +63,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
         installation.add_lifting()
     else:
         try:
-            # It tells the import hook, unless TensorFlow was imported before.
+            # This notifies the import hook, unless TensorFlow was imported before.
             from fastsup.runtime import tensorflow
 
             installation.complete_in(tensorflow)
@@ -83,10 +83,10 @@ def install_at_import(tf1: bool = False, functions: bool = False, keras: bool = 
 
 
 def uninstall() -> None:
-    """Gives every name of TensorFlow the value that it had before `install`.
+    """Restores the value of every TensorFlow name that `install` replaced.
 
-    A name that the program has replaced since keeps the program's value, and a warning says so. Without an installation
-    the call does nothing.
+    A name that the program replaced in the meantime keeps the program's value, and a warning lists such names. Without
+    an installation, this does nothing.
     """
     global _current
     if _current is not None:
@@ -105,7 +105,7 @@ def _begin(functions: bool, keras: bool) -> Installation:
 
 
 class Installation:
-    """The changes that `install` has made, and how to revert them."""
+    """The changes that `install` made, and their reversal."""
 
     def __init__(self) -> None:
         self.hook: ImportHook = ImportHook(self._imported)
@@ -128,7 +128,7 @@ class Installation:
             self._moved.patch(name)
 
     def complete_in(self, tensorflow: Any) -> None:
-        """Makes the changes, once TensorFlow is imported. A second call does nothing."""
+        """Makes the changes once TensorFlow is imported. A second call does nothing."""
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
@@ -165,7 +165,7 @@ class Installation:
             self._accelerate_models()
 
     def _know_functions(self) -> bool:
-        """Replaces `tf.function` together with the other names, if requested. Returns True if that is new."""
+        """Replaces `tf.function` together with the other names, if requested. Returns True the first time."""
         if not self.functions or self._patcher.lifts_functions:
             return False
         from fastsup.compat.lifting import function
@@ -257,7 +257,7 @@ def _subclasses(kind: Any) -> Iterator[Any]:
 
 
 def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
-    """Warns of the classes and sessions of the program that stay TensorFlow's own."""
+    """Warns about the program's classes and sessions that remain TensorFlow's."""
     from tensorflow.python.client import session as tf_session
     from tensorflow.python.platform import tf_logging as logging
 
@@ -277,14 +277,14 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
             ", ".join(sorted(derived)),
         )
     if not tf_session._python_session_create_counter.get_cell().value():
-        return  # Checking all objects takes a while.
+        return  # Skip the check of all objects, which takes a while.
     is_open = [
         session
         for session in gc.get_objects()
-        # By the type: `__class__` of a proxy may run code of the program.
+        # By the type, because `__class__` of a proxy may run code of the program.
         if issubclass(type(session), tf_session.BaseSession)
         and not isinstance(session, Session)
-        and type(session).__module__.partition(".")[0] != "fastsup"  # Those of lifted functions.
+        and type(session).__module__.partition(".")[0] != "fastsup"  # Sessions of lifted functions.
         and not session._closed
     ]
     if is_open:

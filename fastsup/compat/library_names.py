@@ -1,6 +1,6 @@
-"""Names that NumPy and Python's own library had when the programs were written.
+"""Names that NumPy and Python's standard library had when older programs were written.
 
-TensorFlow 2.16 and later need a NumPy and a Python that lack them.
+The NumPy and Python versions that TensorFlow 2.16 and later need lack these names.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = [
     "python_names",
 ]
 
-# Removed in NumPy 1.24: other names of Python's own types.
+# Removed in NumPy 1.24: aliases of Python's types.
 _OF_PYTHON = ("bool", "complex", "float", "int", "object", "str")
-# Removed in NumPy 2.0 to 2.4, with their names in all versions.
+# Removed in NumPy 2.0 to 2.4, with the names that exist in all versions.
 _RENAMED = {
     "Inf": "inf",
     "Infinity": "inf",
@@ -76,17 +76,17 @@ _ELSEWHERE = {
 
 
 def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Whether each element of an array is in another one, as a flat array."""
+    """Tests for each element of an array whether another array contains it. Returns a flat array of bools."""
     return numpy.isin(numpy.ravel(ar1), ar2, assume_unique=assume_unique, invert=invert)
 
 
 def _asfarray(a: Any, dtype: Any = numpy.float64) -> Any:
-    """An array of floats or complex numbers."""
+    """Converts to an array of floats or complex numbers."""
     return numpy.asarray(a, dtype if numpy.issubdtype(dtype, numpy.inexact) else numpy.float64)
 
 
 def _obj2sctype(rep: Any, default: Any = None) -> Any:
-    """The scalar type of an array, a type or the name of a type; `default` for anything else."""
+    """Returns the scalar type of an array, a type or the name of a type, or `default` for anything else."""
     if isinstance(rep, type) and issubclass(rep, numpy.generic):
         return rep
     try:
@@ -100,7 +100,7 @@ def _issubsctype(arg1: Any, arg2: Any) -> bool:
 
 
 def _issubclass(arg1: Any, arg2: Any) -> bool:
-    """As `issubclass`, and False for a value that isn't a class."""
+    """Like `issubclass`, but returns False for a value that isn't a class."""
     try:
         return issubclass(arg1, arg2)
     except TypeError:
@@ -115,7 +115,7 @@ def _sctype2char(sctype: Any) -> str:
 
 
 def _sctypes() -> dict[str, list[Any]]:
-    """The scalar types by kind, from small to large."""
+    """Returns lists of scalar types by kind, each from small to large."""
     names = {
         "int": ("int8", "int16", "int32", "int64"),
         "uint": ("uint8", "uint16", "uint32", "uint64"),
@@ -127,7 +127,7 @@ def _sctypes() -> dict[str, list[Any]]:
 
 
 def _maximum_sctype(t: Any) -> Any:
-    """The largest scalar type of the kind of a type."""
+    """Returns the largest scalar type of the same kind as a type."""
     found = _obj2sctype(t)
     for types in list(_sctypes().values())[:4]:
         if found in types:
@@ -136,7 +136,7 @@ def _maximum_sctype(t: Any) -> Any:
 
 
 def _find_common_type(array_types: Iterable[Any], scalar_types: Iterable[Any]) -> Any:
-    """The type of arrays and scalars together: that of the arrays, unless a scalar is of a larger kind."""
+    """Returns the common type of arrays and scalars: the arrays', unless a scalar is of a larger kind."""
     arrays, scalars = ([numpy.dtype(each) for each in types] for types in (array_types, scalar_types))
     if not arrays or not scalars:
         together = arrays or scalars
@@ -149,7 +149,7 @@ def _find_common_type(array_types: Iterable[Any], scalar_types: Iterable[Any]) -
 
 
 class _ByType(dict[Any, Any]):
-    """A dictionary whose keys are scalar types, and that takes what stands for one."""
+    """A dictionary whose keys are scalar types. It also accepts values that stand for a type."""
 
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(_obj2sctype(key))
@@ -168,7 +168,7 @@ def _recfromcsv(fname: Any, **kwargs: Any) -> Any:
 
 
 def _functions() -> dict[str, Any]:
-    """What had no other name, as functions and tables of our own."""
+    """Returns functions and tables for the names that NumPy replaced without another name."""
     types = [kind for kinds in _sctypes().values() for kind in map(_obj2sctype, kinds)]
     return {
         "NINF": -numpy.inf,
@@ -199,7 +199,7 @@ def _functions() -> dict[str, Any]:
 
 
 def numpy_names() -> list[tuple[Any, str, Any]]:
-    """The names that the installed NumPy lacks: for each the module, the name, and what it stood for."""
+    """Returns tuples of module, name and former value, for the names that the installed NumPy lacks."""
     names = {name: getattr(builtins, name) for name in _OF_PYTHON}
     names.update((name, getattr(numpy, now)) for name, now in _RENAMED.items())
     names.update(_functions())
@@ -209,7 +209,7 @@ def numpy_names() -> list[tuple[Any, str, Any]]:
             names[name] = getattr(place, name)
     if not hasattr(numpy, "trapz"):
         names["trapz"] = numpy.trapezoid
-    # Not by `hasattr`: NumPy answers for some of them with a warning.
+    # Not `hasattr`, because NumPy warns about some of these names.
     return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]
 
 
@@ -233,7 +233,7 @@ _OF_TEST_CASE = {
 
 
 class ArgSpec(NamedTuple):
-    """What `inspect.getargspec` returned until Python 3.11."""
+    """The result type of `inspect.getargspec`, which Python 3.11 removed."""
 
     args: Any
     varargs: Any
@@ -242,7 +242,7 @@ class ArgSpec(NamedTuple):
 
 
 def getargspec(func: Any) -> ArgSpec:
-    """The names and default values of a function's parameters.
+    """Returns the names and default values of a function's parameters.
 
     Args:
       func: the function.
@@ -251,8 +251,8 @@ def getargspec(func: Any) -> ArgSpec:
       Its `ArgSpec`.
 
     Raises:
-      TypeError: it isn't a Python function.
-      ValueError: it has keyword-only parameters or annotations. `inspect.getfullargspec` takes these.
+      TypeError: If `func` isn't a Python function.
+      ValueError: If `func` has keyword-only parameters or annotations. Use `inspect.getfullargspec` for these.
     """
     spec = inspect.getfullargspec(func)
     if spec.kwonlyargs or spec.annotations:
@@ -263,7 +263,7 @@ def getargspec(func: Any) -> ArgSpec:
 
 
 def python_names() -> list[tuple[Any, str, Any]]:
-    """The names that this Python lacks: for each the module or class, the name, and what it stood for."""
+    """Returns tuples of module or class, name and former value, for the names that this Python lacks."""
     names: list[tuple[Any, str, Any]] = [
         (inspect, "ArgSpec", ArgSpec),
         (inspect, "getargspec", getargspec),

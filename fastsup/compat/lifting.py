@@ -1,8 +1,7 @@
-"""`install(functions=True, keras=True)`: a `tf.function` that is lifted, and Keras models accelerated when compiled.
+"""`install(functions=True, keras=True)`: lifts `tf.function`s, and accelerates Keras models when they are compiled.
 
-Lifting is earned: TensorFlow runs the calls of a function until they have taken as long as lifting it takes. So a
-program of many functions that are called a few times is as fast as without fastsup. What can't be lifted runs as
-before.
+TensorFlow runs a function's calls until they have taken as long as lifting takes. A program with many functions that
+are called a few times is therefore as fast as without fastsup. Functions that can't be lifted run as before.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ __all__ = ["LiftingReport", "LiftingRow", "compile_and_accelerate", "function", 
 _NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 
 _MOST_ROWS = 1000
-# The counts of the functions that `function` has made, by the name and the place of the Python function.
+# The counts of calls to the functions that `function` created, by the Python function's name and place.
 _counts: dict[tuple[str, str], CallCount] = {}
-# The models that were accelerated, and how many there were.
+# The accelerated models, and their number.
 _models: weakref.WeakSet[Any] = weakref.WeakSet()
 _accelerated = 0
 _KERAS = os.path.join("keras", "src", "")
@@ -34,7 +33,7 @@ _KERAS = os.path.join("keras", "src", "")
 
 @functools.wraps(tf_function)
 def function(func: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """As `tf.function`. The function that it makes is lifted once that has been earned."""
+    """Creates a `tf.function`, which is lifted once its calls have taken as long as lifting takes."""
     made = tf_function(func, *args, **kwargs)
     if isinstance(made, polymorphic_function.Function):
         return _lifted(made)
@@ -54,7 +53,7 @@ def _lifted(made: Any) -> Any:
 
 
 def _place_of(made: Any) -> tuple[str, str]:
-    """The name of a function, and the file and line of its code."""
+    """Returns the name of a function, and the file and line of its code."""
     code = made._key_for_call_stats
     if isinstance(code, types.CodeType):
         return getattr(code, "co_qualname", code.co_name), f"{code.co_filename}:{code.co_firstlineno}"
@@ -62,13 +61,13 @@ def _place_of(made: Any) -> tuple[str, str]:
 
 
 def compile_and_accelerate(compile_model: Callable[..., Any]) -> Callable[..., Any]:
-    """Keras's `compile`, which then accelerates the model.
+    """Wraps Keras's `compile` so that it then accelerates the model.
 
     Args:
       compile_model: Keras's method.
 
     Returns:
-      The method that takes its place.
+      The replacement for the method.
     """
 
     @functools.wraps(compile_model)
@@ -95,14 +94,14 @@ def _accelerate(model: Any) -> None:
 
 
 class LiftingRow(NamedTuple):
-    """What became of one function.
+    """Lifting status of one function.
 
     Attributes:
       name: the qualified name of the Python function.
       place: its file and line.
-      lifted: number of calls that a lifted graph has run.
-      by_tensorflow: number of calls that TensorFlow has run.
-      why_not_lifted: why it has run them; an empty string if it was called by traces only, or lifted since.
+      lifted: number of calls that a lifted graph ran.
+      by_tensorflow: number of calls that TensorFlow ran.
+      why_not_lifted: reason why TensorFlow ran calls. Empty if only traces called the function, or it was lifted later.
     """
 
     name: str
@@ -113,15 +112,15 @@ class LiftingRow(NamedTuple):
 
 
 class LiftingReport(NamedTuple):
-    """What became of the functions and models of a program.
+    """Lifting status of a program's functions and models.
 
     Attributes:
-      rows: a `LiftingRow` for each function that was called, the one with the most calls first. Those of Keras itself
-        are in `model_reports`.
-      models: number of Keras models that were compiled.
-      model_reports: for each of them that is alive, its name and its `fastsup.keras.report`.
-      saved_secs: seconds saved by lifted calls, by estimate: the cost of TensorFlow's call of a small function. What is
-        saved of Keras's own work for a batch, and by calls that make many compiled steps, isn't counted.
+      rows: a `LiftingRow` for each called function, the one with the most calls first. Keras's own functions are in
+        `model_reports`.
+      models: number of compiled Keras models.
+      model_reports: the name and `fastsup.keras.report` of each model that still exists.
+      saved_secs: estimate of the seconds that lifted calls saved, based on the cost of TensorFlow's call of a small
+        function. Excludes savings in Keras's own work per batch, and those of calls that run many compiled steps.
     """
 
     rows: tuple[LiftingRow, ...]
@@ -147,7 +146,7 @@ class LiftingReport(NamedTuple):
 
 
 def report() -> LiftingReport:
-    """What became of the functions and models since `install`."""
+    """Returns the status of the functions and models since `install`."""
     rows = []
     counts = {id(counted): counted for counted in _counts.values()}
     for (name, place), counted in list(_counts.items()):

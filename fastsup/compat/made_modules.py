@@ -1,4 +1,4 @@
-"""Modules that have no file: made of a table of names, and `tensorflow` as a program of TensorFlow 1 knows it."""
+"""Modules without files: modules created from a table of names, and `tensorflow` as in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
 def names_of(place: str, names: str) -> dict[str, str]:
-    """The paths of the objects in one module, by their names.
+    """Returns a dictionary from the names in one module to the paths of their objects.
 
     Args:
       place: path of the module. "tf" stands for `tf.compat.v1`.
-      names: the names, with spaces between them.
+      names: the names, separated by spaces.
     """
     return {name: f"{place}.{name}" for name in names.split()}
 
@@ -43,15 +43,15 @@ def _object_at(path: str) -> Any:
 
 
 class LazyModule(ModuleType):
-    """A module that was made here and has no file.
+    """A module that is created here and has no file.
 
     Args:
-      name: its name.
-      shown_name: the name that errors give it.
-      names: its names, each with the path of its object. An empty path: a module in this one.
-      find: function that returns the object of any other name, or None. It raises AttributeError with the reason where
-        an object can't be made.
-      alternative: function of a missing name that returns what to use in its place, a sentence, or None.
+      name: the module's name.
+      shown_name: the module's name in error messages.
+      names: dictionary from names in the module to the paths of their objects. An empty path stands for a submodule.
+      find: function that returns the object for any other name, or None. If an object can't be created, it raises
+        AttributeError with the reason.
+      alternative: function of a missing name that returns a sentence about what to use instead, or None.
       findable: names for `dir()` that `find` knows.
     """
 
@@ -78,10 +78,10 @@ class LazyModule(ModuleType):
         except AttributeError as error:
             caller = sys._getframe(1)
             if caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
-                # Of an AttributeError the import statement would only say that the name can't be imported.
+                # From an AttributeError, the import statement would only report that the name can't be imported.
                 raise ImportError(str(error), name=self.__name__) from None
             raise
-        # What `fastsup.install` puts in its place later is found in the module's dictionary.
+        # Later replacements by `fastsup.install` are made in the module's dictionary.
         vars(self)[name] = found
         return found
 
@@ -95,7 +95,8 @@ class LazyModule(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import of a module hides no name of the table: `arg_scope` is a function, in a module of its name.
+        # An import of a submodule must not hide a name in the table: `arg_scope` is a function in a module of that
+        # name.
         if not (isinstance(value, ModuleType) and name in self._names):
             super().__setattr__(name, value)
 
@@ -104,7 +105,7 @@ class LazyModule(ModuleType):
 
 
 class TF1Module(ModuleType):
-    """The module.
+    """The module `tensorflow` with TensorFlow 1's names.
 
     Args:
       tensorflow: TensorFlow itself.
@@ -126,12 +127,12 @@ class TF1Module(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "contrib":
-            # Made by the import hook. The import sets the attribute.
+            # The import hook creates the module, and the import sets the attribute.
             return importlib.import_module("tensorflow.contrib")
         try:
             return getattr(self.__dict__["_v1"], name)
         except AttributeError:
-            # `tf.python`, `tf.core`: the interface hides them, imports of what is in them need them.
+            # The interface hides `tf.python` and `tf.core`, but imports of their submodules need them.
             submodule = sys.modules.get(f"tensorflow.{name}")
             if submodule is None:
                 raise AttributeError(f"module 'tensorflow' has no attribute {name!r}", name=name) from None

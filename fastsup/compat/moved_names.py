@@ -1,4 +1,4 @@
-"""Modules and names that TensorFlow and tf_keras have moved, under their old names."""
+"""Modules and names that TensorFlow and tf_keras moved, under their old names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = [
 _PYTHON = "tensorflow.python"
 _LEGACY_LAYERS = "tf_keras.legacy_tf_layers"
 _TPU = "tensorflow_estimator.python.estimator.tpu"
-# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in another package.
+# TensorFlow's internal Keras, of which only a part is left. Keras 2 is in another package.
 KERAS, KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
 
-# Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that doesn't
-# exist any longer, whose modules are elsewhere.
+# The old and new place of modules in tensorflow.python. An empty string stands for a package that no longer exists,
+# whose modules are in other places.
 _IN_TENSORFLOW = {
     "data.experimental.ops.distribute_options": "data.ops.options",
     "data.experimental.ops.optimization_options": "data.ops.options",
@@ -66,7 +66,7 @@ _IN_TENSORFLOW = {
     "util.compat_internal": "util.compat",
     "util.deprecation_wrapper": "util.module_wrapper",
 }
-# The same by full names; some are in other packages.
+# The same with full names. Some modules are in other packages.
 MOVED = {
     **{f"{_PYTHON}.{old}": place and f"{_PYTHON}.{place}" for old, place in _IN_TENSORFLOW.items()},
     f"{_PYTHON}.distribute.estimator_training": "fastsup.compat.ended_names",
@@ -75,7 +75,7 @@ MOVED = {
         f"{_PYTHON}.feature_column.{name}": f"{KERAS_2}.feature_column.{name}"
         for name in ("dense_features", "dense_features_v2")
     },
-    # TensorFlow itself imports this one under its old name.
+    # TensorFlow itself imports this module under its old name.
     _LEGACY_LAYERS: "",
     **{
         f"{_LEGACY_LAYERS}.{name}": f"{KERAS_2}.legacy_tf_layers.{name}"
@@ -85,10 +85,10 @@ MOVED = {
 
 
 def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
-    """The place of a module of Keras that TensorFlow no longer has."""
+    """Returns the new place of a Keras module that TensorFlow no longer has."""
     if not fullname.startswith(f"{KERAS}."):
         return None
-    # What is in a package that was found elsewhere would be found there, and be executed a second time.
+    # A module in a package that was found elsewhere would also be found there, and be executed a second time.
     if fullname.rpartition(".")[0] not in placed and is_there():
         return None
     place = KERAS_2 + fullname[len(KERAS) :]
@@ -99,10 +99,11 @@ def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[s
 
 
 def place_of(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
-    """Where a module that was moved is; an empty string for a package whose modules are elsewhere.
+    """Returns the new place of a moved module, or "" for a package whose modules are in other places.
 
-    None for any other module, and in a version that has the module where it was. `is_there` tells whether the module is
-    found under its name, `placed` has the names of modules that were found elsewhere before.
+    Returns None for any other module, and if this version still has the module in its old place. `is_there` returns
+    True if the module is found under its name. `placed` contains the names of modules that were found in other places
+    before.
     """
     if fullname in MOVED:
         return None if is_there() else MOVED[fullname]
@@ -113,9 +114,9 @@ _OPTIONAL = " ".join(
     f"optional_{name} optional_{name}_eager_fallback" for name in ("from_value", "get_value", "has_value", "none")
 )
 
-# The module that had the names; for each module that has them now, the names. All are in tensorflow.python. Read
-# off the sources of releases 1.15 to 2.15: names at the top level of a module that TensorFlow 2.21 has in another one.
-# "name=other" is a name that is another one there.
+# Maps the module that had the names to the modules that have them now. All are in tensorflow.python. The tables come
+# from the sources of releases 1.15 to 2.15, and contain top-level names that TensorFlow 2.21 has in another module.
+# "name=other" is a name that was renamed.
 MOVED_NAMES: dict[str, dict[str, str]] = {
     "autograph": {
         "autograph.core.converter": "ConversionOptions Feature",
@@ -317,7 +318,7 @@ _PREFIX = "tensorflow.python."
 
 
 def _index() -> dict[str, dict[str, tuple[str, str]]]:
-    """For each module, where its names are: a module and the name there."""
+    """Returns a dictionary from each module to the new places of its names: pairs of a module and a name."""
     index: dict[str, dict[str, tuple[str, str]]] = {}
     for old, places in MOVED_NAMES.items():
         found = index.setdefault(_PREFIX + old, {})
@@ -329,17 +330,17 @@ def _index() -> dict[str, dict[str, tuple[str, str]]]:
     return index
 
 
-# For each module, where its names are now: a module, and the name there.
+# For each module, the new places of its names: pairs of a module and a name.
 PLACES = _index()
 
 
 def has_moved_names(name: str) -> bool:
-    """Whether a module had names that are elsewhere now."""
+    """Returns True if names of a module are now in other places."""
     return name in PLACES or f"{name}.".startswith(f"{KERAS}.")
 
 
 def _attribute(module: str, name: str) -> Any:
-    """An attribute of a module; None if there is no such module or attribute in this version of TensorFlow."""
+    """Returns an attribute of a module, or None if this version of TensorFlow has no such module or attribute."""
     try:
         return getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError:
@@ -347,19 +348,19 @@ def _attribute(module: str, name: str) -> Any:
 
 
 class MovedNames:
-    """The names that were put back where they were."""
+    """The names that were added to their former modules."""
 
     def __init__(self) -> None:
         self._patched: list[ModuleType] = []
         self._added: list[tuple[ModuleType, str]] = []
 
     def patch_all(self) -> None:
-        """Lets the modules that are imported find the names that they lack."""
+        """Makes imported modules find the names that they lack."""
         for name in [name for name in sys.modules if has_moved_names(name)]:
             self.patch(name)
 
     def patch(self, name: str) -> None:
-        """Lets a module find the names that it lacks, if it has its own name and no other look-up."""
+        """Makes a module find the names that it lacks, unless it has another name or its own `__getattr__`."""
         module = sys.modules.get(name)
         if module is not None and module.__name__ == name and "__getattr__" not in vars(module):
             vars(module)["__getattr__"] = functools.partial(self._find, module)
@@ -380,7 +381,7 @@ class MovedNames:
         return found
 
     def restore(self) -> None:
-        """Removes the names again."""
+        """Removes the names."""
         for module in self._patched:
             vars(module).pop("__getattr__", None)
         for module, name in self._added:

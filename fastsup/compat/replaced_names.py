@@ -1,4 +1,4 @@
-"""The classes and functions of TensorFlow that fastsup replaces, and the replacement of their names."""
+"""The TensorFlow classes and functions that fastsup replaces, and the replacement of their names."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = [
 ]
 
 
-# TensorFlow's class is the last base: its constructor and its `close` are reached by those of Session.
+# TensorFlow's class is the last base, so that Session's constructor and `close` call its methods.
 class InteractiveSession(Session, tf_session.InteractiveSession):  # type: ignore[misc]
-    """A `tf.compat.v1.InteractiveSession` whose steps run through cached plans. The arguments are those of `Session`.
+    """A `tf.compat.v1.InteractiveSession` whose steps run through cached plans. Takes the arguments of `Session`.
 
-    It is the default session of the thread, and its graph the default graph, until `close`.
+    Until `close`, it is the default session of the thread, and its graph is the default graph.
     """
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a function: some names with other values, the rest as the module has them now."""
+    """The globals of a function: some names with other values, the others with the module's current values."""
 
     def __init__(self, module: dict[str, Any], own: dict[str, Any]) -> None:
         super().__init__(own)
@@ -66,11 +66,11 @@ def _with_globals(function: FunctionType, own: dict[str, Any]) -> FunctionType:
 
 
 def own_globals(kinds: Iterable[Any]) -> Iterator[tuple[type, str, FunctionType]]:
-    """Copies of the methods that name their own class, or a base of the class, and always find these.
+    """Yields copies of the methods that name their own class or a base class. The copies always find these classes.
 
-    `super(MonitoredSession, self)` and `_WrappedSession.__init__(self)` look up the name in the module when they are
-    called. After `install` the name is a class of fastsup, which refuses an object of TensorFlow's own class, or of a
-    subclass that the program defined before.
+    `super(MonitoredSession, self)` and `_WrappedSession.__init__(self)` look up the name in the module at call time.
+    After `install`, that name is a fastsup class, which refuses objects of TensorFlow's own class or of a subclass that
+    the program defined earlier.
     """
     for kind in kinds:
         if not isinstance(kind, type):
@@ -81,7 +81,7 @@ def own_globals(kinds: Iterable[Any]) -> Iterator[tuple[type, str, FunctionType]
                 yield kind, name, _with_globals(method, family)
 
 
-# Module of TensorFlow, name there, and what takes its place.
+# TensorFlow's module, the name in it, and the replacement.
 _TABLE: tuple[tuple[ModuleType, tuple[str, ...], Any], ...] = (
     (
         basic_session_run_hooks,
@@ -114,7 +114,7 @@ _RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
     (tf_session, "InteractiveSession", InteractiveSession),
 )
 
-# Pairs of TensorFlow's and fastsup's objects. Read when this module is imported, before a name is replaced.
+# Pairs of TensorFlow's and fastsup's objects, read on import of this module, before any name is replaced.
 REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
@@ -122,14 +122,14 @@ REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
 
 _OURS = {id(theirs): our for theirs, our in REPLACEMENTS}
 
-# Our Session is made of TensorFlow's, which is looked up in this module.
+# fastsup's Session uses TensorFlow's, which is looked up in this module.
 _LEFT_ALONE = tf_session.__name__
-# The value before of a name that was added.
+# Stands for the former value of a name that was added.
 _ABSENT = object()
 
 
 class Replaced(NamedTuple):
-    """A name of a module or a class that has another value."""
+    """A replaced name of a module or a class."""
 
     owner: Any
     name: str
@@ -138,7 +138,7 @@ class Replaced(NamedTuple):
 
 
 def _modules(library: str | None = None) -> Iterator[ModuleType]:
-    """The modules of the process, each once, without those of fastsup."""
+    """Yields each module of the process once, except fastsup's."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         root = name.partition(".")[0]
@@ -163,45 +163,45 @@ class ModulePatcher:
         return len(self.replaced)
 
     def names_outside(self, packages: Collection[str]) -> list[str]:
-        """The names in modules of other packages than some, with their modules, in alphabetical order."""
+        """Returns the replaced names in modules outside some packages, with their modules, in alphabetical order."""
         owners = [entry for entry in self.replaced if isinstance(entry.owner, ModuleType)]
         names = (f"{entry.owner.__name__}.{entry.name}" for entry in owners)
         return sorted(name for name in names if name.partition(".")[0] not in packages)
 
     @property
     def modules(self) -> list[str]:
-        """The names of the modules that have such a name, in alphabetical order."""
+        """Returns the names of the modules with replaced names, in alphabetical order."""
         return sorted({entry.owner.__name__ for entry in self.replaced})
 
     def patch_all(self) -> None:
-        """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
+        """Replaces TensorFlow's classes and functions with fastsup's in every module except fastsup's."""
         for module in _modules():
             self.patch(module)
 
     def patch(self, module: ModuleType) -> None:
-        """Replaces them in one module."""
+        """Replaces TensorFlow's classes and functions in one module."""
         for name, value in list(vars(module).items()):
             if id(value) in self._ours:
                 self.replace(module, name, self._ours[id(value)])
 
     def lift_functions(self, function: Any) -> None:
-        """Also replaces `tf.function` from the next call of `patch` or `patch_all` on."""
+        """From the next call of `patch` or `patch_all` on, also replaces `tf.function`."""
         self.lifts_functions = True
         self._ours[id(tf_function)] = function
         self._theirs[id(function)] = tf_function
 
     def replace(self, owner: Any, name: str, our: Any) -> None:
-        """Gives a name of a module or a class another value."""
+        """Replaces a name of a module or a class."""
         self.replaced.append(Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
         setattr(owner, name, our)
 
     def add(self, owner: Any, name: str, our: Any) -> None:
-        """As `replace`, for a name that former releases had. Does nothing if the module or class has the name."""
+        """Adds a name that earlier releases had. Does nothing if the module or class has the name."""
         if name not in vars(owner):
             self.replace(owner, name, our)
 
     def restore(self) -> list[str]:
-        """Gives each name its former value. Returns the names that the program has replaced since."""
+        """Restores each name. Returns the names that the program replaced in the meantime."""
         kept = []
         for owner, name, before, now in reversed(self.replaced):
             if vars(owner).get(name) is not now:
@@ -211,7 +211,7 @@ class ModulePatcher:
             else:
                 setattr(owner, name, before)
         self.replaced.clear()
-        # Modules of TensorFlow that were imported since have imported our classes.
+        # TensorFlow modules that were imported later imported fastsup's classes.
         for module in _modules("tensorflow"):
             for name, value in list(vars(module).items()):
                 if id(value) in self._theirs:

@@ -12,12 +12,12 @@ from fastsup.compat.install import install_at_import
 
 __all__ = ["add_parser", "run"]
 
-# What Python itself exits with.
+# Python's own exit codes.
 _NO_FILE, _NO_MODULE = 2, 1
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several."""
+    """Adds the command to a parser."""
     parser = commands.add_parser(
         "run",
         help="run a program that uses TensorFlow's sessions or tf.estimator, unchanged",
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     command = script_command(arguments)
     if command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")
-    # A module's package may import TensorFlow when the module is looked for.
+    # Finding a module may import its package, and thereby TensorFlow.
     functions, keras = arguments.functions or arguments.accelerate, arguments.keras or arguments.accelerate
     if arguments.report and not (functions or keras):
         arguments.fail("--report is about functions and models: add --accelerate, --functions or --keras")
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_report() -> None:
     if "tensorflow" not in sys.modules:
-        return  # The program hasn't come so far.
+        return  # The program ended before that.
     from fastsup.compat.lifting import report
 
     print(f"\nfastsup: status of the functions and Keras models\n{report()}", file=sys.stderr)

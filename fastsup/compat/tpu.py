@@ -1,4 +1,4 @@
-"""`tf.estimator.tpu` on CPU and GPU: what the classes do where `use_tpu=False`."""
+"""`tf.estimator.tpu` on CPU and GPU, with `use_tpu=False`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class IterationsPerLoopCounter(NamedTuple):
-    """How long a loop on a TPU is.
+    """The length of a loop on a TPU.
 
     Args:
-      value: how many steps or seconds.
+      value: number of steps or seconds.
       unit: "count" or "seconds".
     """
 
@@ -46,11 +46,11 @@ class IterationsPerLoopCounter(NamedTuple):
 
 
 def check_positive_integer(value: Any, name: str) -> None:
-    """Raises an error for a value that isn't a positive integer.
+    """Refuses a value that isn't a positive integer.
 
     Raises:
-      TypeError: it isn't an integer.
-      ValueError: it isn't positive.
+      TypeError: If the value isn't an integer.
+      ValueError: If the value isn't positive.
     """
     if not isinstance(value, Integral):
         raise TypeError(f"{name} must be int, got {type(value)}")
@@ -59,13 +59,13 @@ def check_positive_integer(value: Any, name: str) -> None:
 
 
 def parse_iterations_per_loop(iterations_per_loop: Any) -> IterationsPerLoopCounter:
-    """What TPUConfig's argument of that name says.
+    """Parses TPUConfig's argument of that name.
 
     Args:
-      iterations_per_loop: a number of steps, or a text with a number and its unit, s, m or h: "60m".
+      iterations_per_loop: a number of steps, or a number with the unit s, m or h, such as "60m".
 
     Raises:
-      ValueError: it is neither.
+      ValueError: If the argument is neither.
     """
     match = re.fullmatch(r"([1-9]\d*)([smh]?)", str(iterations_per_loop))
     if match is None:
@@ -85,7 +85,7 @@ _CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class InputPipelineConfig:
-    """How the input is spread over the cores of TPUs."""
+    """Ways to distribute the input over the cores of TPUs."""
 
     PER_SHARD_V1 = 1
     PER_HOST_V1 = 2
@@ -109,25 +109,25 @@ class _TPUConfig(NamedTuple):
 
 
 class TPUConfig(_TPUConfig):
-    """The settings of a training on TPUs. On CPU and GPU they are checked, but only `iterations_per_loop` is used.
+    """The settings of training on TPUs. On CPU and GPU, they are checked, but only `iterations_per_loop` is used.
 
     Args:
-      iterations_per_loop: steps, or a time such as "60m", between two returns to the host. Here it divides the interval
-        of the log lines with the rate of steps, as in TensorFlow.
+      iterations_per_loop: steps, or a time such as "60m", between two returns to the host. On CPU and GPU, it divides
+        the interval of the log lines with the step rate, as in TensorFlow.
       num_shards: number of replicas of the model.
-      num_cores_per_replica: cores of a replica: 1, 2, 4, ... 128.
-      per_host_input_for_training: one of `InputPipelineConfig`; True is PER_HOST_V1, False PER_SHARD_V1.
-      tpu_job_name: name of the TPUs' job. Defaults to that of TF_CONFIG.
+      num_cores_per_replica: number of cores per replica: 1, 2, 4, ... 128.
+      per_host_input_for_training: one of `InputPipelineConfig`. True is PER_HOST_V1, and False is PER_SHARD_V1.
+      tpu_job_name: name of the TPUs' job. Defaults to the job in TF_CONFIG.
       initial_infeed_sleep_secs: seconds to wait before the first batch is sent.
-      input_partition_dims: into how many parts each dimension of the input is split.
+      input_partition_dims: number of parts into which to split each dimension of the input.
       eval_training_input_configuration: PER_HOST_V1 or SLICED of `InputPipelineConfig`.
       experimental_host_call_every_n_steps: steps between two calls of the host.
-      experimental_allow_per_host_v2_parallel_get_next: whether hosts fetch their input in parallel.
+      experimental_allow_per_host_v2_parallel_get_next: Whether hosts fetch their input in parallel.
       experimental_feed_hook: class of the hook that feeds TPUs.
 
     Raises:
-      ValueError: an argument can't have its value.
-      TypeError: an argument is of the wrong type.
+      ValueError: If an argument has an invalid value.
+      TypeError: If an argument has the wrong type.
     """
 
     __slots__ = ()
@@ -194,12 +194,12 @@ class RunConfig(estimator.RunConfig):
     Args:
       tpu_config: `TPUConfig`. Defaults to `TPUConfig()`.
       evaluation_master: the execution engine to evaluate on. Defaults to `master`.
-      master: the execution engine to train on. Defaults to that of TF_CONFIG.
-      cluster: a ClusterResolver with the execution engine and the cluster. Not together with `master`.
+      master: the execution engine to train on. Defaults to the one in TF_CONFIG.
+      cluster: a ClusterResolver with the execution engine and the cluster. Exclusive with `master`.
       **kwargs: arguments of `tf.estimator.RunConfig`.
 
     Raises:
-      ValueError: `master` and `cluster` are both given, or `cluster` and a session_config with another cluster.
+      ValueError: If both `master` and `cluster` are given, or `cluster` and a session_config with another cluster.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class RunConfig(estimator.RunConfig):
             self._join(cluster.cluster_spec())
 
     def _join(self, cluster_spec: Any) -> None:
-        """Makes this process a part of a cluster."""
+        """Makes this process part of a cluster."""
         self._cluster_spec = cluster_spec
         if self._session_config is None:
             self._session_config: Any = config_pb2.ConfigProto(allow_soft_placement=True, isolate_session_state=True)
@@ -239,11 +239,11 @@ class RunConfig(estimator.RunConfig):
             self._session_config.cluster_def.CopyFrom(cluster_spec.as_cluster_def())
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
-        """Leaves the session configuration unchanged: devices aren't filtered."""
+        """Leaves the session configuration unchanged, because devices aren't filtered."""
 
     @property
     def tpu_config(self) -> TPUConfig:
-        """The settings of TPUs."""
+        """The TPU settings."""
         return self._tpu_config
 
     @property
@@ -252,10 +252,10 @@ class RunConfig(estimator.RunConfig):
         return self._cluster
 
     def replace(self, **kwargs: Any) -> Any:
-        """A copy with other values for some properties.
+        """Returns a copy with new values for some properties.
 
         Args:
-          **kwargs: the new values, by name: `tpu_config`, and what `tf.estimator.RunConfig.replace` takes.
+          **kwargs: the new values by name: `tpu_config`, and the arguments of `tf.estimator.RunConfig.replace`.
         """
         tpu_config = kwargs.pop("tpu_config", self._tpu_config)
         config = super().replace(**kwargs)
@@ -264,14 +264,14 @@ class RunConfig(estimator.RunConfig):
 
 
 class ExamplesPerSecondHook(train.StepCounterHook):
-    """Logs and records the steps and the examples of each second.
+    """Logs and records the steps and examples per second.
 
     Args:
-      batch_size: examples of a step. None: examples aren't counted.
-      every_n_steps: global steps between two lines; or
+      batch_size: number of examples per step. If None, doesn't count examples.
+      every_n_steps: global steps between two lines. Exclusive with `every_n_secs`.
       every_n_secs: seconds between two lines.
-      output_dir: directory for the events; or
-      summary_writer: their writer. With neither, they are only logged.
+      output_dir: directory for the events. Exclusive with `summary_writer`.
+      summary_writer: writer of the events. If neither is given, the rates are only logged.
     """
 
     def __init__(
@@ -308,7 +308,7 @@ _NO_PARAMS = "{} ({}) does not include params argument, required by TPUEstimator
 
 
 def _set_parameter(params: Any, name: str, value: Any) -> None:
-    """Sets a hyperparameter, in a dictionary or in an HParams object."""
+    """Sets a hyperparameter in a dictionary or an HParams object."""
     if not hasattr(params, "set_hparam"):
         params[name] = value
     elif name in params:
@@ -318,10 +318,10 @@ def _set_parameter(params: Any, name: str, value: Any) -> None:
 
 
 class TPUEstimator(EstimatorV1):
-    """An Estimator whose model_fn is written for TPUs. Here it trains on CPU and GPU, with `use_tpu=False`.
+    """An Estimator whose model_fn is written for TPUs. It trains on CPU and GPU, with `use_tpu=False`.
 
-    The model_fn and the input functions take `params`, where `params["batch_size"]` is the size of the batch that is
-    trained, evaluated or predicted, and for the model_fn `params["use_tpu"]` is False.
+    The model_fn and the input functions take `params`. `params["batch_size"]` is the batch size for training,
+    evaluation or prediction. For the model_fn, `params["use_tpu"]` is False.
 
     Args:
       model_fn: function that builds the model and returns a `TPUEstimatorSpec` or a `tf.estimator.EstimatorSpec`.
@@ -329,20 +329,20 @@ class TPUEstimator(EstimatorV1):
       config: `tf.estimator.tpu.RunConfig`.
       params: dictionary of hyperparameters, without "batch_size" and "context".
       use_tpu: must be False.
-      train_batch_size: size of a batch in training.
-      eval_batch_size: size of a batch in evaluation.
-      predict_batch_size: size of a batch in prediction.
-      batch_axis: only for TPUs.
-      eval_on_tpu: only for TPUs.
-      export_to_tpu: whether a graph for TPUs is exported too. It is left out, with a warning.
-      export_to_cpu: whether a graph for CPU and GPU is exported. Must be True where something is exported.
+      train_batch_size: batch size in training.
+      eval_batch_size: batch size in evaluation.
+      predict_batch_size: batch size in prediction.
+      batch_axis: used only on TPUs.
+      eval_on_tpu: used only on TPUs.
+      export_to_tpu: Whether to also export a graph for TPUs. This graph is skipped, with a warning.
+      export_to_cpu: Whether to export a graph for CPU and GPU. Must be True for an export.
       warm_start_from: as for `tf.estimator.Estimator`.
       embedding_config_spec: must be None.
-      export_saved_model_api_version: 1 or 2; only for TPUs.
+      export_saved_model_api_version: 1 or 2. Used only on TPUs.
 
     Raises:
-      NotImplementedError: `use_tpu` is true, or there is an `embedding_config_spec`.
-      ValueError: as for `tf.estimator.Estimator`; or `config` is of another class, or `params` has a reserved name.
+      NotImplementedError: If `use_tpu` is True, or `embedding_config_spec` is given.
+      ValueError: As for `tf.estimator.Estimator`, or if `config` has another class, or `params` has a reserved name.
     """
 
     def __init__(
@@ -384,13 +384,13 @@ class TPUEstimator(EstimatorV1):
             estimator.ModeKeys.PREDICT: predict_batch_size,
         }
         self._export_to_cpu, self._export_to_tpu = export_to_cpu, export_to_tpu
-        # An input function is called before the model_fn, except for an export.
+        # Except for an export, an input function is called before the model_fn.
         self._input_fn_was_called = False
         self._logs_every = self._intervals_of(config)
         super().__init__(
             model_fn=self._on_cpu(model_fn),
             model_dir=model_dir,
-            # The rate is logged by a hook of this class.
+            # A hook of this class logs the rate.
             config=config.replace(log_step_count_steps=None),
             params=params or {},
             warm_start_from=warm_start_from,
@@ -402,7 +402,7 @@ class TPUEstimator(EstimatorV1):
 
     @staticmethod
     def _intervals_of(config: RunConfig) -> dict[str, Any] | None:
-        """The interval of the log lines, as an argument of the hook. None: there are none."""
+        """Returns the interval of the log lines as an argument of the hook, or None if there are no lines."""
         loop = parse_iterations_per_loop(config.tpu_config.iterations_per_loop)
         if loop.unit == "seconds":
             return {"every_n_steps": None, "every_n_secs": loop.value}
@@ -425,10 +425,10 @@ class TPUEstimator(EstimatorV1):
         return super()._call_input_fn(functools.partial(input_fn, params=params), mode, input_context)
 
     def _validate_features_in_predict_input(self, result: Any) -> None:
-        """Any input is taken."""
+        """Accepts any input."""
 
     def _on_cpu(self, model_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The model_fn of an Estimator that calls one that was written for TPUs."""
+        """Wraps a model_fn that was written for TPUs in a model_fn for an Estimator."""
         taken = function_utils.fn_args(model_fn)
 
         def model_fn_on_cpu(features: Any, labels: Any, mode: str, config: Any, params: Any) -> Any:

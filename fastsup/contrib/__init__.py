@@ -1,9 +1,9 @@
-"""The training parts of `tf.contrib`, which ended with TensorFlow 1: `learn` and `training`."""
+"""The training parts of TensorFlow 1's `tf.contrib`: `learn`, `training` and others."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import fastsup.runtime as _runtime  # noqa: F401  # Says which extra brings TensorFlow.
+import fastsup.runtime as _runtime  # noqa: F401  # Raises an error with the install command without TensorFlow.
 from fastsup.common.absent_names import absent_name_error, alternative_to
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _ALTERNATIVES = ((_IN_SLIM, "use the package tf_slim (pip install tf_slim), afte
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        # Only now: a program that uses tf.contrib.lookup alone doesn't wait for the others.
+        # Imported here, so that a program that only uses tf.contrib.lookup doesn't wait for the other modules.
         return importlib.import_module(f"{__name__}.{name}")
     raise absent_name_error(__name__, name, alternative_to(name, _ALTERNATIVES))
 

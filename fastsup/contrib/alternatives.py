@@ -13,7 +13,7 @@ _ADDONS = (
     "you need from its source."
 )
 
-# Pairs of a pattern and a sentence, as for `fastsup.common.absent_names`. A name has its module, without "tf.contrib.".
+# Pairs of a pattern and a sentence for `fastsup.common.absent_names`. Names include the module, without "tf.contrib.".
 ALTERNATIVES = (
     (r"training\.(bucket|bucket_by_sequence_length)", "use tf.data.Dataset.bucket_by_sequence_length."),
     (r"training\.(rejection_sample|stratified_sample)", "use tf.data.Dataset.rejection_resample."),

@@ -1,4 +1,4 @@
-"""HParams: named hyperparameters with types, and their text form, such as "rate=0.1,layers=[64,32],name=small"."""
+"""HParams: named, typed hyperparameters, and their text form, such as "rate=0.1,layers=[64,32],name=small"."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def _as_bool(text: str) -> bool:
 
 
 def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool = False) -> dict[str, Any]:
-    """Reads hyperparameters from a text.
+    """Parses hyperparameters.
 
     Args:
       values: assignments `name=value`, `name=[value,value]` or `name[index]=value`, separated by commas. A boolean is
-        `true`, `false` or an integer. A string has no comma and no bracket.
-      type_map: dictionary from the names to the types of the values, or of the members of the lists.
-      ignore_unknown: True to skip names that `type_map` lacks.
+        `true`, `false` or an integer. A string must not contain commas or brackets.
+      type_map: dictionary from names to the types of values or of list members.
+      ignore_unknown: Whether to skip names that `type_map` lacks.
 
     Returns:
-      Dictionary from the names to values, lists, or, for assignments with an index, dictionaries of the values by their
-      indices: "x=5,L=[1,2],a[1]=3" is {"x": 5, "L": [1, 2], "a": {1: 3}}.
+      Dictionary from names to values or lists. Assignments with an index become dictionaries from indices to values:
+      "x=5,L=[1,2],a[1]=3" is {"x": 5, "L": [1, 2], "a": {1: 3}}.
 
     Raises:
-      ValueError: the text isn't of this form, a name is unknown or assigned twice, a value isn't of its type, or a list
-        is assigned to an index.
+      ValueError: If the text has another form, a name is unknown or assigned twice, a value has the wrong type, or a
+        list is assigned to an index.
     """
     results: dict[str, Any] = {}
     position = 0
@@ -92,7 +92,7 @@ def parse_values(values: str, type_map: Mapping[str, Any], ignore_unknown: bool 
 
 
 def _cast(name: str, kind: Any, value: Any) -> Any:
-    """A value in the type of a hyperparameter. An integer becomes a float; no other number or string is converted."""
+    """Converts a value to a hyperparameter's type. Converts an integer to a float, but no other number or string."""
     if type(value) is kind or issubclass(kind, type(None)):
         return value
     mismatch = (
@@ -107,10 +107,10 @@ def _cast(name: str, kind: Any, value: Any) -> Any:
 
 
 class HParams:
-    """Hyperparameters by name, as attributes: `HParams(rate=0.1, layers=[64, 32]).rate`.
+    """Named hyperparameters as attributes: `HParams(rate=0.1, layers=[64, 32]).rate`.
 
-    The first value of a hyperparameter determines its type permanently: an integer, float, boolean or string, or a list
-    of one of these.
+    The first value of a hyperparameter determines its type: integer, float, boolean or string, or a list of one of
+    these. The type never changes.
 
     Args:
       hparam_def: must be None. TensorFlow 2 has no `HParamDef`.
@@ -118,12 +118,12 @@ class HParams:
       **kwargs: the hyperparameters.
 
     Raises:
-      ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None. Methods that change values
-        raise it for a value of another type, and a KeyError for an unknown name.
+      ValueError: If a hyperparameter has the name of a method, a list is empty, or `hparam_def` isn't None. Methods
+        that change values raise ValueError for a value of another type, and KeyError for an unknown name.
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
-        # From names to types, each with True for a list of that type.
+        # From names to pairs of a type and True if the value is a list of that type.
         self._hparam_types: dict[str, tuple[Any, bool]] = {}
         self._model_structure = model_structure
         if hparam_def:
@@ -138,10 +138,10 @@ class HParams:
 
         Args:
           name: its name.
-          value: its value, which is its type too.
+          value: its value, which also determines its type.
 
         Raises:
-          ValueError: the object has an attribute of that name, or the value is an empty list.
+          ValueError: If the object has an attribute with that name, or the value is an empty list.
         """
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
@@ -164,47 +164,47 @@ class HParams:
             setattr(self, name, _cast(name, kind, value))
 
     def del_hparam(self, name: str) -> None:
-        """Removes a hyperparameter, if there is one of that name."""
+        """Removes a hyperparameter if it exists."""
         if hasattr(self, name):
             delattr(self, name)
             del self._hparam_types[name]
 
     def parse(self, values: str) -> HParams:
-        """Changes values by a text, such as "rate=0.1,layers=[64,32]". Returns the object. See `parse_values`."""
+        """Changes values from a text such as "rate=0.1,layers=[64,32]". Returns the object. See `parse_values`."""
         kinds = {name: kind for name, (kind, _) in self._hparam_types.items()}
         return self.override_from_dict(parse_values(values, kinds))
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Changes values by a dictionary from names to values. Returns the object."""
+        """Changes values from a dictionary. Returns the object."""
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
 
     def set_from_map(self, values_map: Mapping[str, Any]) -> HParams:
-        """As `override_from_dict`: the older name."""
+        """Older name of `override_from_dict`."""
         return self.override_from_dict(values_dict=values_map)
 
     def parse_json(self, values_json: str | bytes) -> HParams:
-        """Changes values by the text of a JSON object. Returns the object."""
+        """Changes values from the text of a JSON object. Returns the object."""
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """The values as the text of a JSON object. The arguments are those of `json.dumps`."""
+        """Returns the values as the text of a JSON object. Takes the arguments of `json.dumps`."""
         return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """A dictionary of the values by their names."""
+        """Returns a dictionary from names to values."""
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a hyperparameter.
+        """Returns the value of a hyperparameter.
 
         Args:
           key: its name.
-          default: result where there is no such hyperparameter.
+          default: result if there is no such hyperparameter.
 
         Raises:
-          ValueError: the hyperparameter has another type than `default`.
+          ValueError: If the hyperparameter has another type than `default`.
         """
         if key not in self._hparam_types:
             return default
@@ -222,11 +222,11 @@ class HParams:
         return getattr(self, key)
 
     def set_model_structure(self, model_structure: Any) -> None:
-        """Keeps an object for `get_model_structure`."""
+        """Stores an object for `get_model_structure`."""
         self._model_structure = model_structure
 
     def get_model_structure(self) -> Any:
-        """The object that `set_model_structure` or the constructor was given."""
+        """Returns the object given to `set_model_structure` or the constructor."""
         return self._model_structure
 
     def __contains__(self, key: object) -> bool:

@@ -1,4 +1,4 @@
-"""The functions of `tf.contrib.lookup` whose arguments TensorFlow has renamed since, on its lookup tables of today."""
+"""The functions of `tf.contrib.lookup` whose arguments were later renamed, based on TensorFlow's lookup tables."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def index_table_from_tensor(
     dtype: Any = dtypes.string,
     name: str | None = None,
 ) -> Any:
-    """Makes a table from keys to their positions.
+    """Creates a table from keys to their positions.
 
     Args:
       mapping: one-dimensional tensor of the keys.
-      num_oov_buckets: number of further ids, after the positions, for keys that aren't in `mapping`.
-      default_value: id of such a key where there are no further ids.
-      hasher_spec: `HasherSpec` that assigns the further ids.
+      num_oov_buckets: number of additional ids, after the positions, for keys that aren't in `mapping`.
+      default_value: id of such a key if there are no additional ids.
+      hasher_spec: `HasherSpec` that assigns the additional ids.
       dtype: type of the keys.
       name: name of the operation.
 
     Returns:
-      The lookup table. It is one of the table initializers of the graph.
+      The lookup table, which is added to the graph's table initializers.
 
     Raises:
-      ValueError: the mapping is None, or `num_oov_buckets` is negative.
+      ValueError: If the mapping is None, or `num_oov_buckets` is negative.
     """
     return lookup_ops.index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, dtype, name)
 
@@ -51,7 +51,7 @@ def string_to_index_table_from_tensor(
     hasher_spec: Any = lookup_ops.FastHashSpec,
     name: str | None = None,
 ) -> Any:
-    """As `index_table_from_tensor`, for strings: the name that it had first."""
+    """Original name of `index_table_from_tensor`, for strings."""
     return index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, name=name)
 
 
@@ -63,13 +63,13 @@ def string_to_index_table_from_file(
     hasher_spec: Any = lookup_ops.FastHashSpec,
     name: str | None = None,
 ) -> Any:
-    """Makes a table from the lines of a file to their numbers: the first name of `index_table_from_file`.
+    """Creates a table from the lines of a file to their numbers. Original name of `index_table_from_file`.
 
-    The other arguments are those of `index_table_from_tensor`.
+    The other arguments are the same as for `index_table_from_tensor`.
 
     Args:
       vocabulary_file: path of the file.
-      vocab_size: number of the lines that count. None: all.
+      vocab_size: number of lines to use. If None, uses all.
     """
     return lookup_ops.index_table_from_file(
         vocabulary_file, num_oov_buckets, vocab_size, default_value, hasher_spec, name=name
@@ -77,7 +77,7 @@ def string_to_index_table_from_file(
 
 
 def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None) -> Any:
-    """Looks strings up in a mapping, with a new table.
+    """Looks up the positions of strings in a mapping, with a new table.
 
     Args:
       tensor: the strings.
@@ -92,29 +92,29 @@ def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: st
 
 
 def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
-    """Makes a table from positions to strings.
+    """Creates a table from positions to strings.
 
     Args:
       mapping: one-dimensional tensor of the strings.
-      default_value: string of a position that `mapping` doesn't have.
+      default_value: string for a position that isn't in `mapping`.
       name: name of the operation.
 
     Returns:
-      The lookup table. It is one of the table initializers of the graph.
+      The lookup table, which is added to the graph's table initializers.
 
     Raises:
-      ValueError: the mapping is None.
+      ValueError: If the mapping is None.
     """
     return lookup_ops.index_to_string_table_from_tensor(mapping, default_value, name)
 
 
 def index_to_string(tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
-    """Looks positions up in a mapping, with a new table.
+    """Looks up the strings at positions in a mapping, with a new table.
 
     Args:
       tensor: the positions, int64.
       mapping: one-dimensional tensor of all strings.
-      default_value: string of a position that `mapping` doesn't have.
+      default_value: string for a position that isn't in `mapping`.
       name: name of the operation.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The predictors of `tf.contrib.predictor`: functions of dictionaries that keep the session of a trained model."""
+"""The predictors of `tf.contrib.predictor`, which are functions of dictionaries that keep a trained model's session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFAULT_KEY = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
 class Predictor:
-    """Base of the predictors: a function from a dictionary of inputs to a dictionary of predictions.
+    """Base of the predictors, which are functions from a dictionary of inputs to a dictionary of predictions.
 
     A subclass sets `_graph`, `_session`, `_feed_tensors` and `_fetch_tensors`.
     """
@@ -42,22 +42,22 @@ class Predictor:
 
     @property
     def graph(self) -> Any:
-        """The graph of the model."""
+        """Graph of the model."""
         return self._graph
 
     @property
     def session(self) -> Any:
-        """The session that all calls run in."""
+        """Session for all calls."""
         return self._session
 
     @property
     def feed_tensors(self) -> dict[str, Any]:
-        """The tensors that are fed, by the names of the inputs."""
+        """Tensors to feed, by input name."""
         return self._feed_tensors
 
     @property
     def fetch_tensors(self) -> dict[str, Any]:
-        """The tensors that are fetched, by the names of the predictions."""
+        """Tensors to fetch, by prediction name."""
         return self._fetch_tensors
 
     def __repr__(self) -> str:
@@ -67,13 +67,13 @@ class Predictor:
         """Predicts.
 
         Args:
-          input_dict: dictionary of arrays by the names of the inputs. An input without a value isn't fed.
+          input_dict: dictionary from input names to arrays. Missing inputs aren't fed.
 
         Returns:
-          Dictionary of arrays by the names of the predictions.
+          Dictionary from prediction names to arrays.
 
         Raises:
-          ValueError: there is no such input.
+          ValueError: If `input_dict` has an unknown name.
         """
         unexpected = sorted(set(input_dict) - set(self._feed_tensors))
         if unexpected:
@@ -101,7 +101,7 @@ class Predictor:
             )
 
     def _set_tensors(self, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
-        """Finds the tensors of the graph by the names of inputs and outputs."""
+        """Finds the graph's tensors by the names of inputs and outputs."""
         self._feed_tensors = {key: self._graph.get_tensor_by_name(name) for key, name in inputs.items()}
         self._fetch_tensors = {key: self._graph.get_tensor_by_name(name) for key, name in outputs.items()}
 
@@ -115,17 +115,17 @@ class SavedModelPredictor(Predictor):
 
     Args:
       export_dir: directory of the SavedModel.
-      signature_def_key: name of its signature. Defaults to that of serving; or
-      signature_def: a SignatureDef; or
-      input_names: dictionary from names of inputs to names of tensors, together with
+      signature_def_key: key of the signature. Defaults to the serving signature. Exclusive with the next three.
+      signature_def: a SignatureDef.
+      input_names: dictionary from names of inputs to names of tensors. Requires `output_names`.
       output_names: dictionary from names of predictions to names of tensors.
-      tags: the tags of the graph to load: a list, or a text with commas. Defaults to "serve".
-      graph: graph to load it into. Defaults to a new one.
+      tags: tags of the graph to load, as a list or a comma-separated string. Defaults to "serve".
+      graph: graph to load the model into. Defaults to a new one.
       config: ConfigProto of the session.
 
     Raises:
-      ValueError: more than one description of the signature was given, only one of `input_names` and `output_names`,
-        or the SavedModel lacks the signature.
+      ValueError: If the signature is described in more than one way, only one of `input_names` and `output_names` is
+        given, or the SavedModel lacks the signature.
     """
 
     def __init__(
@@ -171,14 +171,14 @@ class CoreEstimatorPredictor(Predictor):
     Args:
       estimator: the Estimator.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
-      output_key: name of the export output to predict. Defaults to that of serving.
+      output_key: name of the export output to predict. Defaults to the serving output.
       graph: graph to build the model in. Defaults to a new one.
       config: ConfigProto of the session.
 
     Raises:
-      KeyError: the model has no such export output.
-      TypeError: `estimator` isn't a `tf.estimator.Estimator`. For one of `tf.contrib.learn` there is
-        `from_contrib_estimator`.
+      KeyError: If the model has no such export output.
+      TypeError: If `estimator` isn't a `tf.estimator.Estimator`. Use `from_contrib_estimator` for a
+        `tf.contrib.learn.Estimator`.
     """
 
     def __init__(
@@ -204,15 +204,16 @@ class ContribEstimatorPredictor(Predictor):
     Args:
       estimator: the Estimator.
       prediction_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
-      input_alternative_key: None. There is one input.
-      output_alternative_key: name of the head to predict, None for the only one.
+      input_alternative_key: must be None, because there is only one input.
+      output_alternative_key: name of the head to predict, or None for the only one.
       graph: graph to build the model in. Defaults to a new one.
       config: ConfigProto of the session.
 
     Raises:
-      KeyError: the model has no such export output.
-      TypeError: `estimator` isn't a `tf.contrib.learn.Estimator`. For one of `tf.estimator` there is `from_estimator`.
-      ValueError: `input_alternative_key` isn't None.
+      KeyError: If the model has no such export output.
+      TypeError: If `estimator` isn't a `tf.contrib.learn.Estimator`. Use `from_estimator` for a
+        `tf.estimator.Estimator`.
+      ValueError: If `input_alternative_key` isn't None.
     """
 
     def __init__(

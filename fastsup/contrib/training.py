@@ -53,7 +53,7 @@ _GLOBAL_STEP_OF_GRAPH = 0
 
 
 def _with_values(gradient: Any, change: Callable[[Any], Any]) -> Any:
-    """A gradient whose values are changed. That of an embedding is a tensor of values and their indices."""
+    """Applies a function to a gradient's values. The gradient of an embedding consists of values and their indices."""
     if isinstance(gradient, indexed_slices.IndexedSlices):
         return indexed_slices.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
     return change(gradient)
@@ -84,7 +84,7 @@ def clip_gradient_norms(gradients_to_variables: Iterable[tuple[Any, Any]], max_n
 
     Args:
       gradients_to_variables: pairs of gradient and variable. A gradient may be None.
-      max_norm: the largest norm.
+      max_norm: the maximum norm.
 
     Returns:
       The pairs with clipped gradients.
@@ -101,10 +101,10 @@ def clip_gradient_norms(gradients_to_variables: Iterable[tuple[Any, Any]], max_n
 
 
 def clip_gradient_norms_fn(max_norm: float) -> Callable[[Iterable[tuple[Any, Any]]], _Pairs]:
-    """A function of pairs that clips their gradients, for `create_train_op`.
+    """Returns a function that clips the gradients in pairs, for `create_train_op`.
 
     Args:
-      max_norm: the largest norm.
+      max_norm: the maximum norm.
     """
     return lambda gradients_to_variables: clip_gradient_norms(gradients_to_variables, max_norm)
 
@@ -114,13 +114,14 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
 
     Args:
       grads_and_vars: list of pairs of gradient and variable.
-      gradient_multipliers: dictionary from variables, or names of their operations, to factors. Other gradients stay.
+      gradient_multipliers: dictionary from variables, or names of their operations, to factors. Other gradients don't
+        change.
 
     Returns:
       The pairs with multiplied gradients.
 
     Raises:
-      ValueError: an argument has the wrong type, no factor is given, or the gradient to multiply is None.
+      ValueError: If an argument has the wrong type, no factors are given, or the gradient to multiply is None.
     """
     if not isinstance(grads_and_vars, list):
         raise ValueError("`grads_and_vars` must be a list.")
@@ -132,7 +133,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
     by_name = {key: factor for key, factor in gradient_multipliers.items() if isinstance(key, str)}
     multiplied = []
     for gradient, variable in grads_and_vars:
-        # By identity: under TensorFlow 2 behavior a variable has no hash, and `==` compares values.
+        # Compared by identity: under TensorFlow 2 behavior, variables have no hash, and `==` compares values.
         factor = by_variable.get(id(variable), by_name.get(variable.op.name))
         if factor is not None:
             if gradient is None:
@@ -144,7 +145,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
 
 
 def _after_updates(loss: Any, update_ops: Iterable[Any] | None) -> Any:
-    """The loss, computed after the updates that the layers of the model have requested."""
+    """Returns the loss, computed after the updates that the model's layers request."""
     of_graph = set(ops.get_collection(ops.GraphKeys.UPDATE_OPS))
     updates = of_graph if update_ops is None else set(update_ops)
     if not of_graph <= updates:
@@ -169,27 +170,27 @@ def create_train_op(
     colocate_gradients_with_ops: bool = False,
     check_numerics: bool = True,
 ) -> Any:
-    """Makes a tensor whose run is one step of training and whose value is the loss.
+    """Creates a tensor that runs one training step and returns the loss.
 
-    The other arguments are those of `Optimizer.compute_gradients`.
+    The other arguments are the same as for `Optimizer.compute_gradients`.
 
     Args:
       total_loss: scalar tensor, the loss.
       optimizer: `tf.compat.v1.train.Optimizer`.
-      global_step: the global step to count. Defaults to that of the graph, which is created if there is none. None: no
-        step is counted.
-      update_ops: operations to run before the loss is computed, such as the updates of batch normalization. None: those
-        of the collection UPDATE_OPS.
-      variables_to_train: variables to train. None: all that are trainable.
-      transform_grads_fn: function of a list of pairs of gradient and variable that returns such a list, or None.
-      summarize_gradients: True to add summaries of the gradients.
-      check_numerics: True for an error in a step whose loss is infinite or NaN.
+      global_step: the global step to increment. Defaults to the graph's, which is created if there is none. If None,
+        counts no steps.
+      update_ops: operations to run before the loss is computed, such as the updates of batch normalization. If None,
+        uses the collection UPDATE_OPS.
+      variables_to_train: variables to train. If None, trains all trainable variables.
+      transform_grads_fn: function that transforms a list of pairs of gradient and variable; or None.
+      summarize_gradients: Whether to add summaries of the gradients.
+      check_numerics: Whether to raise an error in a step whose loss is infinite or NaN.
 
     Returns:
-      The tensor, which is in the collection TRAIN_OP too.
+      The tensor, which is also added to the collection TRAIN_OP.
 
     Raises:
-      AssertionError: no variable is to be trained, or one of `variables_to_train` isn't trainable.
+      AssertionError: If there is no variable to train, or one of `variables_to_train` isn't trainable.
     """
     if global_step is _GLOBAL_STEP_OF_GRAPH:
         global_step = training_util.get_or_create_global_step()
@@ -241,24 +242,24 @@ def train(
     """Trains until a hook stops training or the input ends.
 
     Args:
-      train_op: tensor whose run is one step and whose value is the loss, as `create_train_op` makes it.
-      logdir: directory of checkpoints and events. May be None without both.
+      train_op: tensor that runs one step and returns the loss, as created by `create_train_op`.
+      logdir: directory of checkpoints and events. May be None if none are written.
       master: the execution engine to connect to.
-      is_chief: True if this process initializes and saves the model.
+      is_chief: Whether this process initializes and saves the model.
       scaffold: `Scaffold`, or None for the default one.
-      hooks: more hooks.
-      chief_only_hooks: more hooks of the chief.
-      save_checkpoint_secs: seconds between two checkpoints. None: no checkpoints.
-      save_summaries_steps: global steps between two summaries. None: no summaries.
+      hooks: additional hooks.
+      chief_only_hooks: additional hooks of the chief.
+      save_checkpoint_secs: seconds between two checkpoints. If None, saves none.
+      save_summaries_steps: global steps between two summaries. If None, writes none.
       config: ConfigProto of the session, or None.
       max_wait_secs: maximum seconds that a task of a cluster waits for others.
       run_metadata: `RunMetadata` that each step writes to, or None.
 
     Returns:
-      The loss of the last step; None without a step.
+      The loss of the last step, or None if no step ran.
 
     Raises:
-      ValueError: the chief has no `logdir`, and checkpoints or summaries to write.
+      ValueError: If the chief has no `logdir` but has checkpoints or summaries to write.
     """
     if logdir is None and is_chief:
         if save_summaries_steps:
@@ -287,7 +288,7 @@ def train(
 
 
 def get_or_create_eval_step() -> Any:
-    """The counter of evaluated batches: a local variable of the default graph, which is created if there is none.
+    """Returns the counter of evaluated batches, a local variable. Creates it in the default graph if there is none.
 
     Returns:
       The variable, a scalar int64.
@@ -312,19 +313,19 @@ def evaluate_once(
       checkpoint_path: path of the checkpoint to restore, or None to initialize the model.
       master: the execution engine to connect to.
       scaffold: `Scaffold`, or None for the default one.
-      eval_ops: fetches to run until a hook such as `StopAfterNEvalsHook`, or the end of the input, ends the evaluation.
-        None: none.
-      feed_dict: dictionary to feed in each of these runs.
-      final_ops: fetches to run once, at the end.
-      final_ops_feed_dict: dictionary to feed in this run.
+      eval_ops: fetches to run until a hook such as `StopAfterNEvalsHook`, or the end of the input, ends the evaluation;
+        or None.
+      feed_dict: feed dictionary for each of these runs.
+      final_ops: fetches to run once at the end.
+      final_ops_feed_dict: feed dictionary for the run of `final_ops`.
       hooks: `SessionRunHook` objects.
       config: ConfigProto of the session, or None.
 
     Returns:
-      The values of `final_ops`; None for None.
+      The values of `final_ops`, or None if there are none.
 
     Raises:
-      TypeError: a member of `hooks` isn't a hook.
+      TypeError: If a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
@@ -348,23 +349,23 @@ def evaluate_repeatedly(
     timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
 ) -> Any:
-    """Evaluates each new checkpoint of a directory, with the model of the default graph.
+    """Evaluates each new checkpoint in a directory, with the model of the default graph.
 
-    The other arguments are those of `evaluate_once`.
+    The other arguments are the same as for `evaluate_once`.
 
     Args:
       checkpoint_dir: the directory.
       eval_interval_secs: minimum seconds from the start of one evaluation to the start of the next.
-      max_number_of_evaluations: number of evaluations after which to end. None: no limit.
-      timeout: maximum seconds to wait for a new checkpoint. None: no limit.
-      timeout_fn: function without arguments that is called when `timeout` is over and returns False to go on waiting.
-        None: the evaluation ends.
+      max_number_of_evaluations: number of evaluations after which to end. If None, there is no limit.
+      timeout: maximum seconds to wait for a new checkpoint. If None, there is no limit.
+      timeout_fn: function without arguments that is called after each `timeout`. Evaluation continues if it returns
+        False. If None, evaluation ends.
 
     Returns:
-      The values of `final_ops` in the last evaluation; None if there was none.
+      The values of `final_ops` in the last evaluation, or None if there was none.
 
     Raises:
-      TypeError: a member of `hooks` isn't a hook.
+      TypeError: If a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
@@ -385,11 +386,11 @@ class SummaryAtEndHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
     Args:
       log_dir: directory of the events. Only without `summary_writer`.
       summary_writer: `FileWriter` to write with.
-      summary_op: the serialized summary, a string tensor. None: all summaries of the graph.
-      feed_dict: dictionary to feed when the summary is run.
+      summary_op: the serialized summary, a string tensor. If None, writes all summaries of the graph.
+      feed_dict: feed dictionary for the run of the summary.
 
     Raises:
-      ValueError: there is neither `log_dir` nor `summary_writer`.
+      ValueError: If neither `log_dir` nor `summary_writer` is given.
     """
 
     def __init__(
@@ -427,11 +428,11 @@ class SummaryAtEndHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 class RandomStrategy:
-    """Places an operation by a hash of its name: the same one in each run.
+    """Places an operation by a hash of its name, which is the same in every process.
 
     Args:
       num_ps_tasks: number of parameter servers.
-      seed: number that is hashed with the name.
+      seed: number to hash with the name.
     """
 
     def __init__(self, num_ps_tasks: int, seed: int = 0) -> None:
@@ -439,14 +440,14 @@ class RandomStrategy:
         self._seed = seed
 
     def __call__(self, op: Any) -> int:
-        """The index of the parameter server for an operation."""
-        # Python's own hash differs from process to process.
+        """Returns the index of the parameter server for an operation."""
+        # Python's hash differs between processes.
         digest = hashlib.md5(f"{op.name}_{self._seed:d}".encode(), usedforsecurity=False).hexdigest()
         return int(digest, 16) % self._num_tasks
 
 
 class GreedyLoadBalancingStrategy:
-    """Places an operation on the parameter server that has the least load so far.
+    """Places an operation on the parameter server with the smallest load.
 
     Args:
       num_tasks: number of parameter servers.
@@ -458,14 +459,14 @@ class GreedyLoadBalancingStrategy:
         self._ps_loads = np.zeros(num_tasks)
 
     def __call__(self, op: Any) -> Any:
-        """The index of the parameter server for an operation."""
+        """Returns the index of the parameter server for an operation."""
         task = np.argmin(self._ps_loads)
         self._ps_loads[task] += self._load_fn(op)
         return task
 
 
 def byte_size_load_fn(op: Any) -> int:
-    """The size of an operation's output.
+    """Returns the size of an operation's output.
 
     Args:
       op: an operation with one output, such as a variable.
@@ -474,14 +475,14 @@ def byte_size_load_fn(op: Any) -> int:
       The size in bytes.
 
     Raises:
-      ValueError: the operation has another number of outputs, or the shape of the output isn't known.
+      ValueError: If the operation doesn't have exactly one output, or the output's shape isn't known.
     """
     if len(op.outputs) != 1:
         raise ValueError(f"Op {op} must have a single output")
     output = op.outputs[0]
     kind, shape = output.dtype, output.get_shape()
     if op.type == "VarHandleOp":
-        # The output is a handle: the variable's type and shape are attributes.
+        # The output is a handle. The variable's type and shape are attributes.
         kind = op.get_attr("dtype")
     if not shape.is_fully_defined() or op.type == "VarHandleOp":
         shape = tensor_shape.TensorShape(op.get_attr("shape"))
@@ -494,10 +495,10 @@ class Tuner(abc.ABC):
 
     @abc.abstractmethod
     def next_trial(self) -> bool:
-        """Goes to the next trial.
+        """Moves to the next trial.
 
         Returns:
-          False if there is none.
+          False if there are no more trials.
         """
         raise NotImplementedError("Calling an abstract method.")
 

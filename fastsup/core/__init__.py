@@ -1,7 +1,7 @@
 """The compiled core: the timer, schedules, hooks, the step loop, and the probe of profiles. Needs no TensorFlow.
 
-Each public class is a thin Python subclass of a compiled one. So it takes attributes, weak references and `mock.patch`,
-and `inspect.signature` works, at no cost per call.
+Each public class is a thin Python subclass of a compiled one. It therefore supports attributes, weak references,
+`mock.patch` and `inspect.signature`, at no cost per call.
 """
 
 try:

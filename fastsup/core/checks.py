@@ -1,4 +1,4 @@
-"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks, and misspelled names."""
+"""Checks of arguments: intervals, numbers of steps, durations, flags, lists of hooks, and misspelled names."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ __all__ = [
 
 
 def is_number(value: Any) -> bool:
-    """True for a value that converts to a float as a number does. A string doesn't."""
+    """Returns True for a value that converts to a float like a number. A string isn't a number."""
     return hasattr(value, "__float__")
 
 
 def check_flag(**flags: Any) -> None:
-    """Refuses switches that are neither True nor False: every text is true, also "off".
+    """Raises TypeError for flags that aren't bools, because any non-empty string, even "off", is true.
 
     Args:
-      **flags: values of the arguments, by their names.
+      **flags: values of the arguments, by name.
 
     Raises:
-      TypeError: a value is something else. The message names argument and value.
+      TypeError: If a value isn't a bool. The message names argument and value.
     """
     for name, value in flags.items():
         if not isinstance(value, bool):
@@ -77,15 +77,15 @@ def doubt_about_text(name: str, value: Any) -> str:
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Raises ValueError for an argument with another value than those that it may have.
+    """Raises ValueError for an argument with a value that isn't allowed.
 
     Args:
       name: name of the argument, for the message.
       value: value of the argument.
-      choices: the values that it may have.
+      choices: the allowed values.
 
     Raises:
-      ValueError: the value isn't one of them. The message names them all.
+      ValueError: If the value isn't one of these. The message names them all.
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
@@ -98,7 +98,7 @@ def check_fuse(fuse: Any) -> None:
       fuse: the argument of that name.
 
     Raises:
-      ValueError: it isn't "auto", "always" or "never".
+      ValueError: If `fuse` isn't "auto", "always" or "never".
     """
     check_choice("fuse", fuse, ("auto", "always", "never"))
 
@@ -112,11 +112,11 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
       what: kind of number that the argument must be, for the message.
 
     Raises:
-      TypeError: the value isn't a number. The message names argument, value and type.
+      TypeError: If the value isn't a number. The message names argument, value and type.
     """
     try:
         bool(value > 0)
-    except (TypeError, ValueError):  # ValueError: an array of several numbers
+    except (TypeError, ValueError):  # ValueError: an array with several numbers
         raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.") from None
 
 
@@ -141,17 +141,17 @@ def path_argument(name: str, value: Any, what: str) -> Any:
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
-    """Refuses a number that is out of its range, with given messages.
+    """Refuses a number that is out of its range, with the given messages.
 
     Args:
       value: value of the argument.
-      is_in_range: predicate of the value. Raises TypeError for a value that it can't be applied to.
+      is_in_range: predicate of the value. Raises TypeError for a value that it doesn't support.
       no_number: message for such a value.
-      out_of_range: message for a value that the predicate refuses.
+      out_of_range: message for a value for which the predicate is False.
 
     Raises:
-      TypeError: the predicate can't be applied to the value.
-      ValueError: the predicate refuses the value.
+      TypeError: If the predicate can't be applied to the value.
+      ValueError: If the predicate is False.
     """
     try:
         accepted = is_in_range(value)
@@ -167,11 +167,11 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
     Args:
       name: name of the argument, for the message.
       value: the interval, in seconds or steps.
-      optional: True if the argument may also be None, for the message.
+      optional: Whether the argument may also be None, for the message.
 
     Raises:
-      ValueError: the interval isn't positive.
-      TypeError: the interval isn't a number.
+      ValueError: If the interval isn't positive.
+      TypeError: If the interval isn't a number.
     """
     check_number(name, value)
     if isinstance(value, bool):
@@ -182,17 +182,17 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
 
 
 def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, section: str) -> str | None:
-    """A warning about an interval that TensorFlow accepts and that is likely a mistake.
+    """Returns a warning about an interval that TensorFlow accepts but that is likely a mistake.
 
     Args:
       name: name of the argument.
       value: the interval, a number.
-      nan_means: effect of an interval that is NaN: a clause.
-      negative_means: effect of a negative interval: a clause.
+      nan_means: clause with the effect of an interval that is NaN.
+      negative_means: clause with the effect of a negative interval.
       section: anchor of the section in docs/dropin.md for the message.
 
     Returns:
-      The warning, for the caller to log; None for an interval of 0 or more.
+      The warning for the caller to log, or None for an interval of 0 or more.
     """
     if value != value:
         return f"{name} is NaN: {nan_means}. Pass a number of 0 or more. See `python -m fastsup docs dropin#{section}`."
@@ -205,16 +205,16 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
 
 
 def check_takes(name: str, function: Any, arguments: str) -> None:
-    """Refuses a function that can't be called with the arguments that it will get.
+    """Refuses a function that can't be called with the required arguments.
 
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
       arguments: names of the function's arguments, separated by commas. Classes, partial functions and other callables
-        aren't checked: their signatures may belong to the wrapped object.
+        aren't checked, because their signatures may belong to the wrapped object.
 
     Raises:
-      TypeError: the function can't be called, or not with these arguments.
+      TypeError: If the function can't be called, or not with these arguments.
     """
     if not callable(function):
         raise TypeError(f"{name} must be a function of {arguments}, got {function!r}.")
@@ -224,7 +224,7 @@ def check_takes(name: str, function: Any, arguments: str) -> None:
 
 
 def _binding_error(function: Any, arguments: Collection[Any]) -> TypeError | None:
-    """Why a function or method in Python can't be called with positional arguments. None if it can, or isn't one."""
+    """Returns the error of calling a Python function with positional arguments, or None."""
     plain = function.__func__ if type(function) is types.MethodType else function
     if type(plain) is not types.FunctionType or hasattr(plain, "__signature__"):
         return None
@@ -242,14 +242,14 @@ _STEP_REMEDY = (
 
 
 def check_plain_function(name: str, function: Any) -> None:
-    """Refuses what can't be called, and a function whose call doesn't run its body.
+    """Refuses objects that can't be called, and functions whose call doesn't run their body.
 
     Args:
       name: name of the argument, for the message.
       function: value of the argument.
 
     Raises:
-      TypeError: it can't be called, or is a coroutine or generator function.
+      TypeError: If the function can't be called, or is a coroutine or generator function.
     """
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {function!r}.")
@@ -267,10 +267,10 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
     Args:
       step: the step function of a loop.
-      remedy: what to do about a step that needs arguments.
+      remedy: advice for a step that needs arguments.
 
     Raises:
-      TypeError: it can't be called, or needs arguments.
+      TypeError: If the step can't be called, or needs arguments.
     """
     check_plain_function("step", step)
     error = _binding_error(step, ())
@@ -279,13 +279,13 @@ def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
 
 
 def why_step_needs_arguments(step: Any) -> str | None:
-    """The remedy for a step whose first call raised TypeError, if its signature has required arguments.
+    """Returns the remedy for a step whose first call raised TypeError, if its signature has required arguments.
 
     Args:
-      step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
+      step: the step function, for example a `tf.function`, whose signature isn't reliable before the call.
 
     Returns:
-      The text; None for a step that takes a call without arguments, or has no signature.
+      The text, or None for a step without required arguments or without a signature.
     """
     try:
         inspect.signature(step).bind()
@@ -297,14 +297,14 @@ def why_step_needs_arguments(step: Any) -> str | None:
 
 
 def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
-    """The remedy for a hook whose own `__init__` has left out the one of its base class.
+    """Returns the remedy for a hook whose `__init__` doesn't call its base class's `__init__`.
 
     Args:
-      hook: the hook, whose `begin` has raised the error.
-      error: the error, of a missing attribute.
+      hook: the hook whose `begin` raised the error.
+      error: the error about a missing attribute.
 
     Returns:
-      The text; None if the error has another cause.
+      The text, or None if the error has another cause.
     """
     inits = [kind for kind in type(hook).__mro__ if isinstance(vars(kind).get("__init__"), types.FunctionType)]
     if error.obj is not hook or len(inits) < 2:
@@ -320,27 +320,27 @@ _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
 def pattern_in(path: Any) -> str:
-    """The part of a path that TensorFlow takes for a pattern; an empty string for none.
+    """Returns the part of a path that TensorFlow treats as a pattern, or "".
 
     Args:
-      path: the path; a string, bytes or a `pathlib.Path`.
+      path: the path, as a string, bytes or a `pathlib.Path`.
     """
     found = _PATTERN.search(os.fsdecode(path))
     return found[0] if found else ""
 
 
 def check_no_pattern(name: str, directory: Any) -> None:
-    """Refuses a directory of checkpoints whose path TensorFlow takes for a pattern.
+    """Refuses a directory of checkpoints whose path TensorFlow treats as a pattern.
 
-    It finds and deletes checkpoints by patterns of their names: those in `runs/a[1]` are never found again, and for
-    `runs/*` old ones of other directories are deleted too.
+    TensorFlow finds and deletes checkpoints by patterns of their names. It would never find those in `runs/a[1]` again,
+    and for `runs/*` it would also delete old checkpoints in other directories.
 
     Args:
       name: name of the argument, for the message.
-      directory: the path; a string, bytes or a `pathlib.Path`.
+      directory: the path, as a string, bytes or a `pathlib.Path`.
 
     Raises:
-      ValueError: the path is a pattern.
+      ValueError: If the path is a pattern.
     """
     found = pattern_in(directory)
     if found:
@@ -353,14 +353,14 @@ def check_no_pattern(name: str, directory: Any) -> None:
 
 
 def hint_for_class(hook: Any) -> str:
-    """The hint for a class that was passed instead of a hook.
+    """Returns the hint for a class that was passed instead of a hook.
 
     Args:
       hook: the argument.
 
     Returns:
-      Text to append to an error; "" for anything but a class, or for a class that is a valid session hook: one whose
-      `begin` takes no object, a static method.
+      Text to append to an error, or "" for an object that isn't a class, or for a class that is a valid session hook
+      because its `begin` is a static method.
     """
     try:
         needs_object = inspect.isclass(hook) and bool(inspect.signature(hook.begin).parameters)  # type: ignore[attr-defined]
@@ -370,13 +370,13 @@ def hint_for_class(hook: Any) -> str:
 
 
 def why_no_loop_hook(hook: Any) -> str:
-    """The hint for an object that was passed to a `StepLoop` instead of a hook.
+    """Returns the hint for an object that was passed to a `StepLoop` instead of a hook.
 
     Args:
       hook: the object.
 
     Returns:
-      Text to append to an error; "" unless the object is a function, a hook of sessions or a hook's class.
+      Text to append to an error, or "" unless the object is a function, a session hook or a hook's class.
     """
     if inspect.isroutine(hook):
         return ". For a function of the loop, pass fastsup.loop.every(steps=...)(function)."
@@ -398,7 +398,7 @@ def check_members(
     no_member: str,
     error_type: type[Exception] = TypeError,
 ) -> list[Any]:
-    """Lists the hooks, or the listeners, that were given for an argument, and refuses other members.
+    """Returns the hooks or listeners given for an argument as a list, and refuses other members.
 
     The messages are templates for `str.format`, because TensorFlow has its own text for each argument.
 
@@ -412,10 +412,10 @@ def check_members(
       error_type: class of the error.
 
     Returns:
-      The members; an empty list for None.
+      The members, or an empty list for None.
 
     Raises:
-      Exception: an error of `error_type`: the value isn't iterable, or a member is refused.
+      Exception: An error of `error_type`, if the value isn't iterable or a member is refused.
     """
     try:
         found = list(members or [])
@@ -432,7 +432,7 @@ def check_members(
 _CALLBACKS = ("begin", "after_step", "after_steps", "end", "on_error", "act")
 # Other attributes that a hook may have.
 _OPTIONAL = ("on_evaluation", "state_dict", "load_state_dict")
-# Callbacks of other kinds of hooks, each with what does the same in a hook of loops that is written in Python.
+# Callbacks of other kinds of hooks, with the equivalent in a loop hook that is written in Python.
 _ELSEWHERE = {
     "on_due": "after_step",
     "after_run": "after_step",
@@ -449,21 +449,21 @@ _ELSEWHERE = {
     "on_validation_epoch_end": "on_evaluation",
 }
 _OF_EPOCHS = ("on_epoch_end", "on_train_epoch_end")
-# As alike as "on_evaluation" and "on_evaluate". The names "log_error" and "on_error" are less alike.
+# Minimum similarity, which "on_evaluation" and "on_evaluate" reach, but "log_error" and "on_error" don't.
 _ALIKE = 0.83
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:
-    """Refuses a misspelled keyword argument of a constructor, as Python 3.13 does, with the nearest name.
+    """Refuses a misspelled keyword argument of a constructor, with the nearest name, as Python 3.13 does.
 
-    Python itself refuses a name that is near to none.
+    Python itself refuses a name without a similar one.
 
     Args:
       kind: the class.
-      given: names of the keyword arguments that its constructor was called with.
+      given: names of the keyword arguments in the call.
 
     Raises:
-      TypeError: the constructor takes no argument of a name, and has one of a similar name.
+      TypeError: If the constructor doesn't have an argument, but has one with a similar name.
     """
     taken = _keywords_of(kind)
     for name in given:
@@ -475,11 +475,11 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The hint for a misspelled name.
+    """Returns the hint for a misspelled name.
 
     Args:
       name: the name.
-      names: the names that there are.
+      names: the existing names.
 
     Returns:
       Text to append to an error: " Did you mean 'fuse'?", or "" if no name is similar.
@@ -494,9 +494,9 @@ _Result = TypeVar("_Result")
 
 
 def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Lets Python's error about a misspelled keyword argument have the nearest name, as Python 3.13's own has.
+    """Adds the nearest name to Python's error about a misspelled keyword argument, as Python 3.13 does.
 
-    A decorator for functions in Python, and for the constructors of classes that aren't hooks of loops.
+    A decorator for Python functions, and for the constructors of classes that aren't loop hooks.
 
     Args:
       function: the function.
@@ -520,12 +520,12 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 
 
 def _keywords_of(kind: type) -> list[str] | None:
-    """The keyword arguments that a constructor takes; None if it may take any."""
+    """Returns the keyword arguments of a constructor, or None if it may accept any."""
     if isinstance(kind.__new__, types.FunctionType):
         return None  # It may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
-        # For a compiled constructor, the class has the signature, if its author provided one.
+        # For a compiled constructor, the class has the signature if its author provided one.
         init = getattr(init, "__objclass__", None)
         if getattr(init, "__text_signature__", None) is None:
             return None
@@ -536,13 +536,13 @@ def _keywords_of(kind: type) -> list[str] | None:
 
 
 def misspelt_callbacks(hook: Any, base: type) -> list[str]:
-    """Warnings of methods that a program's hook defines, that no loop calls, and that look like a callback.
+    """Returns warnings about methods of a hook that no loop calls and whose names resemble a callback.
 
     Args:
-      hook: a hook of loops.
-      base: the class of all hooks of loops.
+      hook: a loop hook.
+      base: the class of all loop hooks.
     """
-    # Classes of hooks that aren't fastsup's own.
+    # Hook classes other than fastsup's.
     mine = [kind for kind in type(hook).__mro__ if issubclass(kind, base) and not _is_ours(kind)]
     others = [kind for kind in type(hook).__mro__ if kind not in mine]
     defined: dict[str, Any] = {}
@@ -561,7 +561,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
             )
             continue
         callback = None if is_anothers else _callback_like(name, type(hook))
-        # A hook that has the callback has the other method for something else.
+        # A hook that has the callback uses the other method for something else.
         if callback in _OPTIONAL and hasattr(hook, callback):
             continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):
@@ -573,9 +573,9 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
 
 
 def _has_own(hook: Any, name: str) -> bool:
-    """True if an instance attribute replaces a method of the object's class.
+    """Returns True if an instance attribute replaces a method of the object's class.
 
-    Python is slower with an object whose `__dict__` was looked at.
+    Python is slower with an object whose `__dict__` was accessed.
     """
     method = getattr(hook, name, None)
     return getattr(method, "__func__", method) is not getattr(type(hook), name, None)
@@ -591,7 +591,7 @@ def _callback_like(name: str, kind: type) -> str | None:
     for callback in callbacks:
         if plain == callback.replace("_", ""):
             return callback
-    # Short names are like many others.
+    # Short names are similar to many others.
     near = [(SequenceMatcher(None, name, callback).ratio(), callback) for callback in callbacks if len(callback) > 4]
     ratio, callback = max(near)
     return callback if ratio >= _ALIKE else _ELSEWHERE.get(name)

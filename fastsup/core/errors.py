@@ -1,5 +1,4 @@
-"""Errors that pass through a loop: adds notes, and calls every hook's `on_error` or `end` even if another hook
-raises."""
+"""Errors that pass through a loop: adds notes, and calls every hook's `on_error` or `end` even if another raises."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ _logger = logging.getLogger("fastsup")
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """Adds a note to an error, as `add_note` of Python 3.11, unless it has the same one. Type and text stay.
+    """Adds a note to an error, like `add_note` of Python 3.11, unless it already has the same note.
 
-    Python 3.10 prints no notes: the text is also logged there.
+    Python 3.10 doesn't print notes, so the text is also logged there.
 
     Args:
       error: the error.
@@ -37,7 +36,7 @@ def add_note(error: BaseException, text: str) -> None:
 
 
 def safe_repr(value: Any) -> str:
-    """The `repr` of a user's object, for a message that must not raise an error itself.
+    """Returns the `repr` of a user's object, for a message that must not raise an error itself.
 
     Args:
       value: the object.
@@ -51,16 +50,16 @@ def safe_repr(value: Any) -> str:
 def end_all_hooks(
     hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callable[..., Any], what: str = "end() of the hook"
 ) -> None:
-    """Ends all hooks, and then raises the first error. The other errors are logged.
+    """Ends all hooks, and then raises the first error. Other errors are logged.
 
     Args:
       hooks: the hooks, in the order in which they end.
       end: function of a hook that calls its `end`.
       log_error: the `error` method of a logger.
-      what: the callback, as the log names it.
+      what: name of the callback in the log.
 
     Raises:
-      BaseException: the first error; but an interrupt (KeyboardInterrupt, SystemExit) goes before an error.
+      BaseException: The first interrupt (KeyboardInterrupt, SystemExit), or otherwise the first error.
     """
     failed: list[tuple[Any, BaseException]] = []
     for hook in hooks:
@@ -70,7 +69,7 @@ def end_all_hooks(
             failed.append((hook, error))
     if not failed:
         return
-    # sorted() is stable: the first interrupt, else the first error.
+    # sorted() is stable, so this is the first interrupt, or otherwise the first error.
     (_, raised), *others = sorted(failed, key=lambda entry: isinstance(entry[1], Exception))
     for hook, other in others:
         log_error("%s %r has failed, too.", what, hook, exc_info=other)
@@ -86,15 +85,15 @@ def notify_hooks(
     tell: Callable[[Any], Any],
     log: Callable[[Any, Exception], Any] = _log_failed_on_error,
 ) -> None:
-    """Reports an error to all hooks. The errors that they raise are logged; the first interrupt is raised after that.
+    """Reports an error to all hooks. Errors that they raise are logged. The first interrupt is raised afterwards.
 
     Args:
       hooks: the hooks.
       tell: function that calls a hook's `on_error`.
-      log: function of a hook and the error that it has raised.
+      log: function of a hook and the error that it raised.
 
     Raises:
-      KeyboardInterrupt, SystemExit: a hook has raised it.
+      KeyboardInterrupt, SystemExit: If a hook raised it.
     """
     interrupt: BaseException | None = None
     for hook in hooks:

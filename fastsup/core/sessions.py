@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 __all__ = ["NO_ORIGIN", "PlanExecutor", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
 
-# Packages whose frames aren't the program's own.
+# Packages whose frames don't belong to the program.
 _LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "tf_keras", "contextlib", "functools"})
 # Number of program lines, from the opening call outwards, that distinguish two sessions.
 _LINES = 6
@@ -23,13 +23,13 @@ _role: ContextVar[str] = ContextVar("fastsup session role", default="")
 
 @dataclass(frozen=True)
 class SessionOrigin:
-    """The origin of a session. Sessions of equal origins share their rows in a profile.
+    """The origin of a session. Sessions with equal origins share their rows in a profile.
 
     Args:
       kind: name of the call that opens it: "MonitoredTrainingSession", "Estimator.train".
-      role: "train", "evaluate" or "predict"; "run" if the session's purpose is unknown.
+      role: "train", "evaluate", "predict", or "run" if the session's purpose is unknown.
       place: file name and line of the call: "train.py:31".
-      library: the package that the call belongs to: "fastsup" or "tensorflow".
+      library: the package of the call: "fastsup" or "tensorflow".
       lines: (path, line) of the program's frames, from the call outwards.
     """
 
@@ -48,7 +48,7 @@ def session_role(role: str) -> Iterator[None]:
     """Sets the role of the sessions that are opened in a block.
 
     Args:
-      role: "train", "evaluate" or "predict"; "" for the role that the code which opens the session gives it.
+      role: "train", "evaluate" or "predict", or "" for the role given by the code that opens the session.
     """
     token = _role.set(role)
     try:
@@ -58,11 +58,11 @@ def session_role(role: str) -> Iterator[None]:
 
 
 def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
-    """Finds the origin of a session that is being opened: the outermost call of a library, and the line that makes it.
+    """Finds the origin of a session that is being opened: the outermost library call, and its line.
 
     Args:
       role: the session's role, unless `session_role` has set another one.
-      kind: name of a compiled call, which has no frame in Python.
+      kind: name of a compiled call, which has no Python frame.
 
     Returns:
       The origin.
@@ -70,7 +70,7 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _package(frame) in _LIBRARIES:
-        # TensorFlow's wrappers around its own functions have names that mean nothing to the user.
+        # TensorFlow's wrappers around its own functions have names without meaning to the user.
         package, is_wrapper = _package(frame), "/util/" in frame.f_code.co_filename
         if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
             call = frame
@@ -81,13 +81,13 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
 
 
 def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) -> SessionOrigin:
-    """The origin of a call that runs all steps of a loop, or one step.
+    """Returns the origin of a call that runs all steps of a loop, or one step.
 
     Args:
       kind: name of the call.
       role: its purpose.
-      frame: the frame that makes it. Library frames are omitted.
-      library: the package that the call belongs to.
+      frame: the frame of the call. Library frames are omitted.
+      library: the package of the call.
     """
     while frame is not None and _package(frame) in _LIBRARIES:
         frame = frame.f_back
@@ -96,7 +96,7 @@ def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) 
 
 
 def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
-    """The lines of a program that lead to a call: (path, line), from the call outwards."""
+    """Returns the program's lines that lead to a call, as (path, line), from the call outwards."""
     lines: list[tuple[str, int]] = []
     while frame is not None and len(lines) < _LINES and _package(frame) != "fastsup":
         lines.append((frame.f_code.co_filename, frame.f_lineno))
@@ -113,7 +113,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _name(frame: FrameType) -> str:
-    """The name of a call: the class for a constructor, class and method for another method, else the function."""
+    """Returns the name of a call: the class for a constructor, class and method for a method, or the function."""
     function, owner = frame.f_code.co_name, frame.f_locals.get("self")
     if owner is None:
         return function
@@ -124,11 +124,11 @@ class PlanExecutor(NamedTuple):
     """The executor of one combination of fetches and feeds that a session has compiled.
 
     Args:
-      fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
-      feeds: names of the tensors that are fed.
+      fetches: names of the fetched tensors and of the operations that run, including those of hooks.
+      feeds: names of the fed tensors.
       executor: the current mode: "thread_pool", "inline" or "single_threaded".
       on_trial: True while the executor is undecided: during a trial, and until the first trial starts.
-      seconds: median seconds of a run in that mode in its trial; None if no run was timed.
+      seconds: median seconds per run in that mode in its trial, or None if no run was timed.
     """
 
     fetches: tuple[str, ...]

@@ -10,7 +10,7 @@ __all__ = ["begin", "finish", "phase", "program_timeline", "set_program_timeline
 
 
 class Phases(Protocol):
-    """The receiver of the phases. `fastsup.profile` has the one that adds them up."""
+    """The receiver of the phases. `fastsup.profile` has one that adds them up."""
 
     def begin(self, name: str) -> Any:
         """Starts a phase, within the open ones. Returns the argument for `finish`."""
@@ -28,7 +28,7 @@ def program_timeline() -> Phases | None:
 
 
 def set_program_timeline(phases: Phases | None) -> None:
-    """Sets the receiver of the phases; None for no receiver."""
+    """Sets the receiver of the phases, or None for no receiver."""
     global _current
     _current = phases
 

@@ -9,19 +9,19 @@ cdef class LiftedStep:
     cdef readonly object graph
     cdef readonly object trial
     cdef object __weakref__
-    # When it was called last: see LiftedCalls.now.
+    # When it was last called. See LiftedCalls.now.
     cdef public int64_t used_at
-    # Chooses what runs the step.
+    # Chooses the executor of the step.
     cdef object choose
-    # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` creates a new one.
+    # TensorFlow's generator of seeds when the step's random sequences started. `tf.random.set_seed` creates a new one.
     cdef object seeds
     cdef bint keeps_random_sequences
-    # Calls under way, in all threads.
+    # Number of running calls, in all threads.
     cdef readonly Py_ssize_t running
-    # The executor of the step, once decided, and the number of calls until the trial repeats; -1 if it never does.
+    # The chosen executor, and the number of calls until the trial repeats, or -1 for never.
     cdef EagerCallable chosen
     cdef Py_ssize_t calls_until_look
-    # How flat results are converted to the function's results: see _template. Without a template, `pack` does it.
+    # How flat results are converted to the function's results. See _template. Without a template, `pack` does it.
     cdef object pack
     cdef object template
     cdef bint is_packed_by_template
@@ -35,13 +35,14 @@ cdef class LiftedStep:
 
 cdef class CachedCall:
     cdef CallPattern pattern
-    # None: calls of this pattern are TensorFlow's.
+    # None if TensorFlow runs calls of this pattern.
     cdef readonly LiftedStep step
     # Pairs of a slot and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
-    # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
+    # iterator. `watched`, weak references to the objects of the pattern, therefore empties the list when one of these
+    # is deleted.
     cdef list slot_tensors
     cdef tuple watched
-    # In a cached call without a step: see LiftedCalls.call_unlifted.
+    # For a cached call without a step. See LiftedCalls.call_unlifted.
     cdef readonly object entry
     cdef Py_ssize_t calls
     cdef int64_t since
@@ -51,14 +52,14 @@ cdef class CachedCall:
 
 cdef class CallCache:
     cdef readonly Py_ssize_t most
-    # The cached calls of calls with one shape, by their digest, in the order of their last use.
+    # The cached calls of calls with one shape, by digest, in the order of their last use.
     cdef dict by_digest
     cdef Py_ssize_t count
-    # The count at which those are looked for that can't be taken any longer.
+    # The count at which cached calls that can no longer be taken are searched for.
     cdef Py_ssize_t look_at
     cdef tuple open_calls
     cdef Py_ssize_t refused
-    # A pattern for each type of value that was seen.
+    # A pattern for each type of value seen so far.
     cdef readonly dict kinds
 
     cdef CachedCall find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept)
@@ -87,7 +88,7 @@ cdef class LiftedCalls:
     cdef CachedCall latest
     cdef readonly CallCache _call_cache
     cdef readonly CallCount calls
-    # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
+    # Counts calls that TensorFlow runs because there is no room. Steps record the count at their last call.
     cdef int64_t now
 
     cdef object call_on(self, CachedCall cached_call, void** inputs, tuple args, dict kwargs)

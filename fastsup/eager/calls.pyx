@@ -1,4 +1,4 @@
-"""The calls of one function. A pattern selects the lifted graph that runs a call, or leaves the call to TensorFlow."""
+"""The calls of one function. Each finds its cached call by a pattern, and is run by a lifted graph or by TensorFlow."""
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -37,13 +37,13 @@ cdef class LiftedStep:
     """A ConcreteFunction's graph in a session that shares the eager context's devices.
 
     Args:
-      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose slots hold the others.
-      choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
-        a trial decides; and that trial, or None.
+      graph: the LiftedGraph. Its `feeds` are the step's inputs, and its slots hold the others.
+      choose: function without arguments that chooses the executor. It returns the EagerCallable, or None if a trial
+        decides; and that trial, or None.
       pack: function from the flat list of results to the function's results.
 
     Raises:
-      NotLiftable, tf.errors.OpError: as in `choose`.
+      NotLiftable, tf.errors.OpError: As in `choose`.
     """
 
     def __init__(self, graph, choose, pack):
@@ -63,8 +63,8 @@ cdef class LiftedStep:
           The function's results.
 
         Raises:
-          TypeError: one of the feeds isn't an EagerTensor.
-          tf.errors.OpError: the step failed.
+          TypeError: If a feed isn't an EagerTensor.
+          tf.errors.OpError: If the step failed.
         """
         cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
         if inputs is NULL:
@@ -105,7 +105,7 @@ cdef class LiftedStep:
         return self.packed(flat)
 
     cdef int begin_sequences(self, object seeds) except -1:
-        """Chooses what runs the step. Its random sequences start there."""
+        """Chooses the executor of the step. Its random sequences start here."""
         # First, so that another thread can't restart them.
         self.seeds = seeds
         chosen, trial = self.choose()
@@ -121,11 +121,11 @@ cdef class LiftedStep:
             self.chosen = self.graph.compile("inline")
 
     def leave_open(self):
-        """Lets the sessions live as long as the process."""
+        """Keeps the sessions open for the lifetime of the process."""
         self.graph.leave_open()
 
     def release_all(self):
-        """Lets the tensors in the slots go, unless a call is under way."""
+        """Releases the tensors in the slots, unless a call is running."""
         if not self.running:
             self.graph.release_all()
 
@@ -157,12 +157,12 @@ cdef class LiftedStep:
 
 
 cdef object _seeds():
-    """TensorFlow's generator of the seeds of operations without one. None before the first `tf.random.set_seed`."""
+    """Returns TensorFlow's generator of seeds, or None before the first `tf.random.set_seed`."""
     return getattr(context._context, "_rng", None)
 
 
 cdef object _template(object result, dict places):
-    """The structure of a result, with the place of each tensor in its stead. TypeError if only TensorFlow can make it."""
+    """Returns the structure of a result, with places instead of tensors. TypeError if only TensorFlow can create it."""
     if result is None:
         return None
     if id(result) in places:
@@ -202,10 +202,10 @@ cdef object _fill(object template, list flat):
 
 
 cdef enum:
-    # Cached calls of one digest that are kept.
+    # Maximum number of cached calls per digest.
     MOST_OF_ONE_DIGEST = 64
-    # A full cache takes one of this many new calls. It then follows a program that changes its shapes, and costs nothing
-    # if a program has more shapes than the cache has room for.
+    # A full table accepts one of this many new cached calls, so that it adapts to a program that changes its shapes, and
+    # costs nothing if a program has more shapes than the table can hold.
     REFUSED_IN_TURN = 16
 
 
@@ -214,9 +214,9 @@ cdef class CachedCall:
 
     Args:
       pattern: the CallPattern.
-      step: the LiftedStep; None if TensorFlow runs these calls.
-      slot_tensors: list of pairs of a CaptureSlot and the tensor that it holds in these calls.
-      entry: the function's entry for the trace, if it may be lifted later; otherwise None.
+      step: the LiftedStep, or None if TensorFlow runs these calls.
+      slot_tensors: list of pairs of a CaptureSlot and its tensor in these calls.
+      entry: the function's entry for the trace if it may be lifted later, or None.
     """
 
     def __init__(self, CallPattern pattern, LiftedStep step, list slot_tensors, entry=None):
@@ -228,7 +228,7 @@ cdef class CachedCall:
         self.watched = tuple([weakref.ref(known(), lambda gone: release(slot_tensors)) for known in objects])
 
     cdef bint may_be_taken(self) except -1:
-        """Whether a call can still fit its pattern: all objects of the pattern are there."""
+        """Returns True if a call can still match: all objects of the pattern exist."""
         for known in self.pattern.objects:
             if known() is None:
                 return False
@@ -236,13 +236,13 @@ cdef class CachedCall:
 
 
 cdef class CallCache:
-    """The cached calls of one function. A full cache drops the least recently used ones.
+    """The cached calls of one function. A full table drops the least recently used cached calls.
 
-    A call is found by a number, the digest of its arguments, so the time doesn't depend on the number of cached calls.
-    Calls with open dimensions are compared one by one: each trace has few.
+    A call with one shape is found by the digest of its arguments, regardless of the number of cached calls. Calls with
+    open dimensions, of which each trace has few, are compared one by one.
 
     Args:
-      most: the most calls to keep with fixed dimensions, and with open ones.
+      most: maximum number of cached calls of each kind.
     """
 
     def __init__(self, Py_ssize_t most):
@@ -256,7 +256,7 @@ cdef class CallCache:
         return self.count + len(self.open_calls)
 
     cdef CachedCall find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
-        """The cached call for a call in a scope of devices, or None. Writes the tensors' handles: see CallPattern.fits."""
+        """Returns the cached call for a call in a scope of devices, or None. Writes tensors' handles. See CallPattern.fits."""
         cdef CachedCall cached_call
         cdef Py_ssize_t i
         cdef tuple cached_calls
@@ -279,7 +279,7 @@ cdef class CallCache:
         return None
 
     def takes_more(self):
-        """Whether to cache a new call: if there is room, or for one in `REFUSED_IN_TURN`."""
+        """Returns True if a new cached call should be added: if there is room, or every few calls."""
         if self.count < self.most and len(self.open_calls) < self.most:
             return True
         self.refused += 1
@@ -308,7 +308,7 @@ cdef class CallCache:
             self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
 
     def drop(self, step=None, entry=None):
-        """Removes the cached calls of a step or of an entry; all cached calls if neither is passed."""
+        """Removes the cached calls to a step, or an entry's cached calls, or all cached calls if neither is given."""
         def others(cached_calls):
             if step is None and entry is None:
                 return ()
@@ -322,7 +322,7 @@ cdef class CallCache:
         self.open_calls = others(self.open_calls)
 
     def keep(self, chosen):
-        """Keeps the cached calls that `chosen` returns for each digest."""
+        """Keeps only the cached calls of each digest that a function selects."""
         # Deleting objects may let another thread run.
         kept = {digest: chosen(cached_calls) for digest, cached_calls in list(self.by_digest.items())}
         self.by_digest = {digest: cached_calls for digest, cached_calls in kept.items() if cached_calls}
@@ -334,7 +334,7 @@ cdef tuple _living(tuple cached_calls):
 
 
 def release(list slot_tensors):
-    """Empties slots of tensors that no later call needs, and the list of them.
+    """Empties slots whose tensors no later call needs, and the list of them.
 
     Args:
       slot_tensors: list of pairs of a CaptureSlot and a tensor.
@@ -346,9 +346,9 @@ def release(list slot_tensors):
 
 
 cdef enum:
-    # Cached calls that a function keeps.
+    # Maximum number of cached calls per function.
     MOST_CACHED_CALLS = 2048
-    # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
+    # Number of calls of a trace that isn't lifted because there is no room, until the function checks again.
     CALLS_UNTIL_LOOK = 128
 
 # The location of the pointer to the profiler of the whole program.
@@ -363,19 +363,20 @@ cdef object graph_stack = ops._default_graph_stack
 cdef object shared_context = None
 # The name of its device, if it has only one.
 cdef str only_device = ""
-# The eager context that collects the graphs of the functions that it runs. None if none does.
+# The eager context that collects the graphs of the functions that it runs, or None.
 cdef object collecting_context = None
-# By the id of what TensorFlow counts the calls of a Python function by.
+# By the id of the key by which TensorFlow counts a Python function's calls.
 cdef object call_counts = weakref.WeakValueDictionary()
-# The latest counts of code, which stay when their functions go: a program may make the next function of the code.
+# The latest counts of code, which outlive their functions, because a program may create the next function from the
+# code.
 cdef object latest_counts = collections.deque(maxlen=256)
 
 
 def share(eager_context):
-    """Lets lifted graphs run under an eager context.
+    """Makes lifted graphs run under an eager context.
 
     Args:
-      eager_context: the context; None once nothing may run.
+      context: the context, or None if nothing may run any longer.
     """
     global shared_context, only_device
     shared_context = eager_context
@@ -396,7 +397,7 @@ def _watch_collections():
 
         return replacement
 
-    # One flag of the context's has both names.
+    # One of the context's flags has both names.
     for kind in ("run_metadata", "graph_collection"):
         for verb, is_on in (("enable", True), ("disable", False)):
             name = f"{verb}_{kind}"
@@ -407,11 +408,10 @@ _watch_collections()
 
 
 def scope_of_devices():
-    """The device on which the calling thread places operations that request none.
+    """Returns the device on which the calling thread places operations that request none.
 
     Returns:
-      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has only one
-      device.
+      The name of the device of its `tf.device` scope, or "" without a scope. None if TensorFlow has only one device.
     """
     return None if only_device or shared_context is None else settings(shared_context)[1]
 
@@ -447,10 +447,10 @@ cdef bint may_run(PyObject** scope) except -1:
 
 
 def why_not_lifted_here():
-    """Why no lifted graph may run in the calling thread now.
+    """Returns the reason why no lifted graph may run in the calling thread now.
 
     Returns:
-      The reason; an empty string if one may.
+      The reason, or "" if one may run.
     """
     cdef PyObject* scope = NULL
     if may_run(&scope):
@@ -480,21 +480,21 @@ def why_not_lifted_here():
 
 
 cdef class CaptureSlot:
-    """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
+    """A place outside the graph for a tensor that can't be fed to a session: a resource or a variant.
 
     Args:
-      tensor: its initial content; None if empty.
-      write: function that is called with the tensor that the slot is to hold; None if nothing.
+      tensor: its initial content, or None.
+      write: function that is called with the tensor that the slot should hold, or None.
     """
 
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
-        # A tensor may be deleted, and its slot emptied, while another thread stores a new one, also within `store`.
+        # A tensor may be deleted, and its slot emptied, while another thread stores a new one, even within `store`.
         self.lock = threading.RLock()
 
     def store(self, tensor):
-        """Stores a tensor in the slot, if the slot doesn't hold it.
+        """Stores a tensor in the slot, unless the slot already holds it.
 
         Args:
           tensor: the tensor.
@@ -506,7 +506,7 @@ cdef class CaptureSlot:
                 self.tensor = tensor
 
     def release(self, tensor):
-        """Empties the slot, if it holds a tensor.
+        """Empties the slot if it holds a tensor.
 
         Args:
           tensor: the tensor.
@@ -518,18 +518,18 @@ cdef class CaptureSlot:
 
 
 cdef class CallCount:
-    """Counts calls without tracing, until they are reported to TensorFlow, which warns about too much retracing.
+    """Counts calls without tracing until they are reported to TensorFlow, which warns about too much retracing.
 
-    It also counts, for a report, the calls of lifted graphs and those that TensorFlow has run.
+    For a report, it also counts the calls of lifted graphs, and the calls that TensorFlow ran.
 
     Args:
-      key: what TensorFlow counts the calls by. None if it doesn't.
+      key: the key by which TensorFlow counts the calls, or None.
 
     Attributes:
       lifted, by_tensorflow: numbers of calls.
       lifts: the number of lifted traces.
-      lift_secs: about the seconds that lifting them took.
-      why_not: why TensorFlow has run calls that might have been lifted; an empty string if there is no reason.
+      lift_secs: approximate seconds that lifting them took.
+      why_not: reason why TensorFlow ran calls that might have been lifted, or "".
     """
 
     def __init__(self, key):
@@ -537,7 +537,7 @@ cdef class CallCount:
         self.why_not = ""
 
     def add(self):
-        """Counts one call by TensorFlow that hasn't traced."""
+        """Counts one call by TensorFlow that didn't trace."""
         self.untold += 1
 
     def tell(self):
@@ -556,14 +556,14 @@ cdef class CallCount:
 
 
 def call_count(key):
-    """The CallCount of all functions of one Python function.
+    """Returns the CallCount for all functions of one Python function.
 
     Args:
-      key: what TensorFlow counts their calls by.
+      key: the key by which TensorFlow counts their calls.
     """
     found = call_counts.get(id(key))
     if found is None:
-        # It keeps the key alive, so that no other one gets its id.
+        # It keeps the key alive, so that no other key gets its id.
         found = call_counts.setdefault(id(key), CallCount(key))
         if isinstance(key, types.CodeType):  # Another key may keep a whole model alive.
             latest_counts.append(found)
@@ -571,17 +571,17 @@ def call_count(key):
 
 
 cdef class LiftedCalls:
-    """A callable that finds the lifted graphs of one function by the patterns of their calls.
+    """A callable that finds one function's lifted graphs by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
-    may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
-    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace that has been called
-    often enough, if there is room or another one wasn't called since then.
+    A subclass defines `_call_new(args, kwargs)`, for calls without a known pattern; `_may_be_lifted_now()`, which
+    returns True if a call may be lifted although no lifted graph could run; `_explained(error, step, args, kwargs)`,
+    which returns the error that a failed step raises; and `_lift_late(entry, since)`, which lifts a trace that was
+    called often enough, if there is room or another trace wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
       calls: the CallCount of its calls.
-      most_cached_calls: the most calls that it keeps.
+      most_cached_calls: maximum number of cached calls.
     """
 
     def __init__(self, original, CallCount calls not None, Py_ssize_t most_cached_calls=MOST_CACHED_CALLS):
@@ -632,7 +632,7 @@ cdef class LiftedCalls:
             step.running -= has_slots
 
     cdef object call_unlifted(self, CachedCall cached_call, tuple args, dict kwargs):
-        """A call that TensorFlow runs. Counts it, if its trace may be lifted later, and then lifts it if it is due."""
+        """Runs a call with TensorFlow. Counts it if its trace may be lifted later, and lifts the trace if that is due."""
         cdef double started
         entry = cached_call.entry
         self.calls.by_tensorflow += 1
@@ -651,9 +651,9 @@ cdef class LiftedCalls:
         return result
 
     def _call_elsewhere(self, args, kwargs):
-        """A call in a context in which no lifted graph may run: TensorFlow's own.
+        """Runs a call with TensorFlow, in a context in which no lifted graph may run.
 
-        It isn't in Python, because the Python lines on the stack become the lines of the traced operations.
+        Not in Python code, because the Python lines on the stack become the lines of the traced operations.
         """
         call_not_lifted(self, None)
         if self._may_be_lifted_now():
@@ -699,20 +699,20 @@ cdef class LiftedCalls:
             step.running -= 1
 
     def _add_cached_call(self, CachedCall cached_call, tuple args, dict kwargs):
-        """Caches how the calls of a new pattern are run."""
+        """Makes calls of a new pattern use a cached call, from their first call on."""
         self._call_cache.add(cached_call, args, kwargs)
         self.latest = cached_call
 
     def _drop_cached_calls(self, step=None, entry=None):
-        """Removes the cached calls of a step or of an entry; all cached calls if neither is passed."""
+        """Removes the cached calls to a step, or an entry's cached calls, or all cached calls if neither is given."""
         self.latest = None
         self._call_cache.drop(step, entry)
 
 
 cdef bint fill_slots(LiftedStep step, list slot_tensors) except -1:
-    """Puts tensors into a step's slots for a run, which the caller makes and then takes from `step.running`.
+    """Puts tensors into a step's slots for a run. The caller executes the run, and then decrements `step.running`.
 
-    Counted before the run, because anything in between, such as a garbage collection, may let another thread run.
+    Incremented before the run, because anything in between, such as a garbage collection, may let another thread run.
 
     Returns:
       False if another thread's call needs the current content of the slots. Nothing is counted then.

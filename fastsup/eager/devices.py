@@ -1,4 +1,4 @@
-"""The devices of eager code: sessions that share them, their variables, and where TensorFlow runs a function."""
+"""The devices of eager code: sessions that share them, their variables, and TensorFlow's placement of functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fastsup.runtime.graph.placement import several_devices_error
 
 
 class OfEagerContext:
-    """Base of what belongs to the eager context that there is when it is made."""
+    """Base of objects that belong to the eager context in which they were created."""
 
     # An object may be deleted after the names of this module.
     _process: Callable[[], int] = staticmethod(os.getpid)
@@ -34,12 +34,12 @@ class OfEagerContext:
     _completed_before_exit = no_interpreter_exit
 
     def _take_context(self) -> None:
-        """Records the process and the context. To be called before anything can fail."""
+        """Records the process and the context. Call this before anything can fail."""
         self._made_in = os.getpid()
         self._made_for = context.context()
 
     def _usable(self) -> bool:
-        """Whether the runtime that the object belongs to is there: not in a child process, nor after its context."""
+        """Returns True if the object's runtime still exists: not in a child process, nor after its context ended."""
         return (
             self._process() == self._made_in
             and self._context_names.get("_context") is self._made_for
@@ -59,7 +59,7 @@ class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
 
 
 class SharedSession(OfEagerContext, tf_session.Session):  # type: ignore[misc]
-    """A session over the eager context's devices. One that is left open lives as long as the process.
+    """A session over the eager context's devices. If it is left open, it lives as long as the process.
 
     Args:
       graph: its graph.
@@ -88,11 +88,11 @@ _HANDLE = re.compile(
 
 
 class VariableHandle(NamedTuple):
-    """The identity by which any graph finds an eager variable. It doesn't keep the variable alive.
+    """The identity by which any graph finds an eager variable. Doesn't keep the variable alive.
 
     Args:
-      shared_name: the variable's name among the resources of its device.
-      container: the container that it is in.
+      shared_name: the variable's name among its device's resources.
+      container: its container.
       device: its device.
       dtype: its type, as a number of TensorFlow's DataType.
       shape: its shape, as the bytes of a TensorShapeProto.
@@ -105,11 +105,11 @@ class VariableHandle(NamedTuple):
     shape: bytes
 
     def in_graph(self, name: str, is_placed: bool = True) -> Any:
-        """The handle of the variable in the default graph.
+        """Returns the handle of the variable in the default graph.
 
         Args:
           name: name of the operation.
-          is_placed: whether the operation requests the variable's device.
+          is_placed: Whether the operation requests the variable's device.
         """
         with ops.device(self.device if is_placed else None):
             return gen_resource_variable_ops.var_handle_op(
@@ -128,7 +128,7 @@ def variable_handle(handle: Any) -> VariableHandle | None:
       handle: an eager tensor.
 
     Returns:
-      None if it isn't the handle of a variable, or TensorFlow doesn't report its names.
+      None if the tensor isn't the handle of a variable, or TensorFlow doesn't report its names.
     """
     found = _HANDLE.search(str(handle)) if handle.dtype == dtypes.resource else None
     if found is None or len(handle._handle_data.shape_and_type) != 1:
@@ -138,7 +138,7 @@ def variable_handle(handle: Any) -> VariableHandle | None:
 
 
 _FIRST_CPU = "/device:CPU:0"
-# What TensorFlow's sessions move between a run and the memory of a device.
+# The types that TensorFlow's sessions move between a run and a device's memory.
 _MOVED = frozenset(
     {
         dtypes.bfloat16, dtypes.bool, dtypes.complex64, dtypes.complex128, dtypes.float16, dtypes.float32,
@@ -148,12 +148,12 @@ _MOVED = frozenset(
 
 
 def is_moved(dtype: Any) -> bool:
-    """Whether TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
+    """Returns True if TensorFlow's sessions move tensors of a type between a run and a device's memory."""
     return dtype in _MOVED
 
 
 def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
-    """The variables among the inputs of a function that aren't on the first CPU device, by their positions.
+    """Returns a function's input variables that aren't on the first CPU device, by position.
 
     Args:
       inputs: the flat inputs.
@@ -168,13 +168,13 @@ def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
 
 
 def why_not_held(values: Iterable[Any]) -> str:
-    """Why one of some values can't be put into a slot, which is on the host.
+    """Returns the reason why one of the values can't be put into a slot, which is on the host.
 
     Args:
       values: the resources and variants.
 
     Returns:
-      The reason; an empty string if there is none.
+      The reason, or "" if there is none.
     """
     for value in values:
         if _FIRST_CPU not in value.device:
@@ -183,13 +183,13 @@ def why_not_held(values: Iterable[Any]) -> str:
 
 
 def why_not_given(feeds: Iterable[Any]) -> str:
-    """Why a session can't use one of the tensors in its current memory.
+    """Returns the reason why a session can't use one of the tensors in its current memory.
 
     Args:
       feeds: the inputs that aren't resources or variants.
 
     Returns:
-      The reason; an empty string if there is none.
+      The reason, or "" if there is none.
     """
     for value in feeds:
         if not is_moved(value.dtype) and "/device:CPU:" not in value.backing_device:
@@ -198,29 +198,28 @@ def why_not_given(feeds: Iterable[Any]) -> str:
 
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
-# What operations of accelerators keep in the host's memory.
+# Types that accelerators' operations keep in the host's memory.
 _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 
-# Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared again.
+# Values of ConfigProto.placement_period, which has no effect on a function. Each new value makes TensorFlow prepare it.
 _own_periods = itertools.count(7741)
-# How often a function is prepared until TensorFlow reports its graph.
+# Maximum number of times that a function is prepared until TensorFlow reports its graph.
 _MOST_TRIES = 5
-# Held while TensorFlow collects the graphs of the functions that it prepares, those of all threads.
+# Held while TensorFlow collects the graphs of the functions that it prepares, in all threads.
 _collecting = threading.Lock()
-# The devices on which TensorFlow calls functions, by the scope that they are called in.
+# The devices on which TensorFlow calls functions, by the scope of the call.
 _devices_of_calls: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The devices of a function's operations, arguments and results, each by its full name.
+    """The devices of a function's operations, arguments and results, by full name.
 
     Args:
-      feeds: for each argument that isn't a resource or a variant, the device that has its memory.
-      results: for each result, the device that has its memory, and the one that TensorFlow names as its device.
-      operations: for each operation, by its name, its device; also for the arguments, by their names. Of functions that
-        are called, the names have the call's in front. Not all operations are there: TensorFlow's optimizer has put
-        others in the place of some.
+      feeds: for each argument that isn't a resource or a variant, the device with its memory.
+      results: for each result, the device with its memory, and the device that TensorFlow reports.
+      operations: devices by operation name, including the arguments. In called functions, the names start with the
+        call's name. Not all operations are there, because TensorFlow's optimizer replaces some.
     """
 
     feeds: tuple[str, ...]
@@ -229,7 +228,7 @@ class Placement:
 
     @property
     def only_device(self) -> str:
-        """The one device that all is on; empty if there are several."""
+        """The single device of everything, or "" if there are several."""
         found = {*self.operations.values(), *self.feeds, *(memory for memory, _ in self.results)}
         return found.pop() if len(found) == 1 else ""
 
@@ -237,17 +236,17 @@ class Placement:
         """Refuses the single-threaded executor for a function that isn't on a single device.
 
         Args:
-          remedy: a sentence with the replacement for the executor.
+          remedy: a sentence with the alternative to the executor.
 
         Raises:
-          tf.errors.UnimplementedError: the function is on several devices.
+          tf.errors.UnimplementedError: If the function is on several devices.
         """
         if not self.only_device:
             places = ", ".join(f"{what} on {device}" for device, what in self._examples().items())
             raise several_devices_error(places, remedy)
 
     def _examples(self) -> dict[str, str]:
-        """The devices, each with something that is there."""
+        """Returns the devices, each with an example of an operation or value."""
         found: dict[str, str] = {}
         for name, device in self.operations.items():
             found.setdefault(device, f"operation {name!r}")
@@ -259,7 +258,7 @@ class Placement:
 
 
 def is_compiled_by_xla(definition: Any) -> bool:
-    """Whether XLA compiles a function as a whole.
+    """Returns True if XLA compiles a function as a whole.
 
     Args:
       definition: its FunctionDef.
@@ -268,7 +267,7 @@ def is_compiled_by_xla(definition: Any) -> bool:
 
 
 class HasRun(Exception):
-    """TensorFlow has run a function that it was to prepare.
+    """Raised if TensorFlow ran a function that it should only have prepared.
 
     Attributes:
       flat: list of the function's results.
@@ -280,9 +279,9 @@ class HasRun(Exception):
 
 
 def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> Placement:
-    """Lets TensorFlow prepare a function for a call, and reads where it would run each operation.
+    """Makes TensorFlow prepare a function for a call, and reads where TensorFlow would run each operation.
 
-    TensorFlow prepares a function when it is called. This call is cancelled before it is made, so nothing runs.
+    TensorFlow prepares a function when it is called. This call is cancelled beforehand, so nothing runs.
 
     Args:
       concrete: the ConcreteFunction.
@@ -290,8 +289,8 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
       feeds: the inputs that aren't resources or variants.
 
     Raises:
-      HasRun: TensorFlow has run the function all the same.
-      tf.errors.OpError: TensorFlow can't prepare the function.
+      HasRun: If TensorFlow ran the function anyway.
+      tf.errors.OpError: If TensorFlow can't prepare the function.
     """
     definition = concrete.function_def
     called_on = _called_on(context.context().device_name)
@@ -307,7 +306,7 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
 
 
 def _called_on(scope: str) -> str:
-    """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
+    """Returns the device on which TensorFlow calls functions in a scope. All results of a function report it."""
     device = _devices_of_calls.get(scope)
     if device is None:
         device = polymorphic_function.Function(lambda: constant_op.constant(0.0), "device_of_calls")().device
@@ -316,7 +315,7 @@ def _called_on(scope: str) -> str:
 
 
 def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
-    """The graphs that TensorFlow prepares for a call that is cancelled before it is made."""
+    """Returns the graphs that TensorFlow prepares for a call that is cancelled beforehand."""
     here = context.context()
     cancelled = cancellation.CancellationManager()
     cancelled.start_cancel()
@@ -337,7 +336,7 @@ def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _attributes_as_new(here: Any) -> tuple[Any, ...]:
-    """The attributes of a call for which TensorFlow prepares the function as if it were new, and reports its graphs."""
+    """Returns call attributes that make TensorFlow prepare the function again and report its graphs."""
     options = here.function_call_options
     config = config_pb2.ConfigProto.FromString(options.config_proto_serialized)
     config.placement_period = next(_own_periods)
@@ -346,13 +345,13 @@ def _attributes_as_new(here: Any) -> tuple[Any, ...]:
 
 
 def _memory_of(kind: Any, device: str) -> str:
-    """The device that has the memory of a result that is made on a device."""
+    """Returns the device with the memory of a result that is computed on a device."""
     return _HOST if kind in _ON_HOST else device
 
 
 @contextmanager
 def _collected_graphs(here: Any) -> Iterator[list[Any]]:
-    """A list that has, at the end, the graphs of the functions that TensorFlow has prepared within it."""
+    """Yields a list that contains, at the end, the graphs of the functions that TensorFlow prepared in the block."""
     graphs: list[Any] = []
     with _collecting:
         _hand_over()  # The first time, TensorFlow prepares a function for it.
@@ -366,20 +365,22 @@ def _collected_graphs(here: Any) -> Iterator[list[Any]]:
 
 
 def _hand_over() -> None:
-    """An operation, with which TensorFlow hands over the graphs of a function that was cancelled before."""
+    """Runs an operation, with which TensorFlow reports the graphs of a function that was cancelled before."""
     with ops.device(_HOST):
         gen_array_ops.identity(constant_op.constant(0))
 
 
 def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
-    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't reported a
-    graph."""
+    """Returns the devices of a function's operations.
+
+    Raises HasRun, or UnimplementedError if TensorFlow hasn't reported a graph.
+    """
     definition = concrete.function_def
     arguments = {argument.name for argument in definition.signature.input_arg}
     results = _names_of_results(definition).keys()
     for _ in range(_MOST_TRIES):
-        # Operations of other threads hand over what there is at their end. So the graph before the optimizer may have
-        # gone alone, and a function that another thread calls for the first time may be among the graphs.
+        # Other threads' operations report the existing graphs when they end. The graph before the optimizer may
+        # therefore have been reported alone, and another thread's new function may be among the graphs.
         for graph in _graphs_of_call(concrete, inputs):
             nodes = graph.post_optimization_graph.node
             is_complete = results == {node.name for node in nodes if node.op == "_Retval"}
@@ -389,5 +390,5 @@ def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
 
 
 def _names_of_results(definition: Any) -> dict[str, None]:
-    """The names that the results have in the graphs that TensorFlow prepares, in their order."""
+    """Returns the names of the results in the graphs that TensorFlow prepares, in order."""
     return dict.fromkeys(f"{output.name}_RetVal" for output in definition.signature.output_arg)

@@ -14,15 +14,15 @@ cdef extern from "eager_session.h" nogil:
 
 @final
 cdef class EagerCallable:
-    # The `tf.compat.v1.Session`, which owns what `pointer` points to.
+    # The `tf.compat.v1.Session`, which owns the object at `pointer`.
     cdef readonly object session
-    # TensorFlow's own callable, whose number this one has.
+    # TensorFlow's own callable, which has the same number.
     cdef object owner
     cdef void* pointer
     cdef readonly int64_t number
     cdef readonly int input_count
     cdef readonly int output_count
-    # Where each fetch is. Null: on the eager context's first device.
+    # The device of each fetch. Null for the eager context's first device.
     cdef fastsup_eager_place* places
 
     cdef int take_places(self, places) except -1

@@ -48,7 +48,7 @@ cdef extern from "eager_session.h":
 
 
 cdef enum:
-    # Fetches whose handles stay on the stack.
+    # Maximum number of fetches whose handles stay on the stack.
     FEW_OUTPUTS = 64
 
 
@@ -56,15 +56,15 @@ SESSION_TARGET = TARGET.decode()
 
 
 cdef object tensor_of(object array, int dtype):
-    """A new EagerTensor of an array, in the host's memory.
+    """Returns a new EagerTensor with an array's values, in the host's memory.
 
     Args:
       array: a NumPy array of numbers or booleans.
       dtype: its type, as a number of TensorFlow's DataType.
 
     Returns:
-      The tensor, with a copy of the data. None for an array that isn't contiguous, or whose type or rank buffers or
-      `MOST_DIMENSIONS` don't support.
+      The tensor, with a copy of the data. None if the array isn't contiguous, or if buffers or `MOST_DIMENSIONS` don't
+      support its type or rank.
     """
     cdef Py_buffer buffer
     cdef int64_t dimensions[MOST_DIMENSIONS]
@@ -88,15 +88,16 @@ cdef object tensor_of(object array, int dtype):
 
 
 def open_binding(libraries):
-    """Looks TensorFlow's symbols up. The process can't be trusted afterwards if the version isn't one that was tried.
+    """Looks up TensorFlow's symbols. With an untested version, the process can't be trusted afterwards.
 
     Args:
-      libraries: list of the paths of the libraries to look in, which are loaded already.
+      libraries: list of paths of loaded libraries to search.
 
     Raises:
-      ImportError: a symbol is missing, or its size; the message names it.
+      ImportError: If a symbol is missing or has the wrong size. The message names it.
     """
-    # Here rather than in C++: dlsym has another version in each newer libc, and a wheel would then need that libc.
+    # Here instead of in C++, because dlsym has another version in each newer libc, and a wheel would then need that
+    # libc.
     loaded = [ctypes.CDLL(None), *_already_loaded(libraries)]
     addresses = []
     while fastsup_eager_symbol(len(addresses)) is not NULL:
@@ -115,7 +116,7 @@ def open_binding(libraries):
 
 
 def _already_loaded(libraries):
-    """The libraries, of a list of paths, that this process has loaded."""
+    """Returns the libraries in a list of paths that this process has loaded."""
     for path in libraries:
         try:
             yield ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -124,7 +125,7 @@ def _already_loaded(libraries):
 
 
 def _address(name, loaded):
-    """The address of a symbol, in the first library that has it."""
+    """Returns the address of a symbol in the first library that has it."""
     for library in loaded:
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(library, name))
@@ -151,7 +152,7 @@ _RTLD_DL_SYMENT = 1
 
 
 def _size(name, loaded):
-    """The bytes of a symbol, by the symbol table of the library that has it."""
+    """Returns the size of a symbol in bytes, from the symbol table of the library that has it."""
     info, symbol = _Info(), ctypes.POINTER(_Symbol)()
     address = ctypes.c_void_p(_address(name, loaded))
     found = loaded[0].dladdr1(address, ctypes.byref(info), ctypes.byref(symbol), _RTLD_DL_SYMENT)
@@ -161,7 +162,7 @@ def _size(name, loaded):
 
 
 def share_context(capsule):
-    """Names the eager context whose devices new sessions share.
+    """Sets the eager context whose devices new sessions share.
 
     Args:
       capsule: the capsule of the context, `context.context()._handle`.
@@ -170,7 +171,7 @@ def share_context(capsule):
       The number of its local devices.
 
     Raises:
-      RuntimeError: there are sessions over the devices of another context.
+      RuntimeError: If there are sessions over the devices of another context.
     """
     count = fastsup_eager_set_context(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
     if count == -1:
@@ -181,12 +182,12 @@ def share_context(capsule):
 
 
 cdef void* handle_of(object value) noexcept:
-    """The handle of an EagerTensor, or null if the value isn't one."""
+    """Returns the handle of an EagerTensor, or null for another value."""
     return fastsup_eager_object_handle(<void*>value)
 
 
 cdef bint records_gradients() except -1:
-    """Whether this thread has a gradient tape or a forward accumulator."""
+    """Returns True if this thread has a gradient tape or a forward accumulator."""
     return fastsup_eager_object_records_nothing() is not True
 
 
@@ -195,9 +196,9 @@ cdef bint is_async() noexcept:
 
 
 cdef PyObject* scope_of_plain_thread(object context) except? NULL:
-    """The name of the device of this thread's `tf.device` scope, a borrowed reference to a str; empty without a scope.
+    """Returns the device name of this thread's `tf.device` scope, as a borrowed reference to a str. Empty without a scope.
 
-    Null, without an error, if the thread doesn't execute eagerly and synchronously, or is observed by callbacks.
+    Null, without an error, if the thread doesn't execute eagerly and synchronously, or callbacks observe it.
     """
     cdef const fastsup_eager_settings* settings = fastsup_eager_object_settings(<void*>context)
     if settings is NULL or not settings.is_eager or <object>settings.op_callbacks or is_async():
@@ -206,7 +207,7 @@ cdef PyObject* scope_of_plain_thread(object context) except? NULL:
 
 
 def has_callbacks(context):
-    """Whether callbacks watch the eager operations of the calling thread.
+    """Returns True if callbacks observe the calling thread's eager operations.
 
     Args:
       context: the eager context.
@@ -243,19 +244,19 @@ cdef int shape_of(void* handle, int64_t* dimensions) noexcept:
 
 
 cdef const char* memory_of(void* handle) noexcept:
-    """The name of the device whose memory contains a tensor: the same pointer for all its tensors."""
+    """Returns the name of the device with a tensor's memory. The pointer is the same for all its tensors."""
     return fastsup_eager_memory(handle)
 
 
 @final
 cdef class EagerSession:
-    """Opens a session, and makes its callables.
+    """Opens a session and creates its callables.
 
     Args:
       open_session: function without arguments that opens a `tf.compat.v1.Session` with the target SESSION_TARGET.
 
     Raises:
-      RuntimeError: `open_session` has opened no such session.
+      RuntimeError: If `open_session` opened another kind of session.
     """
 
     cdef readonly object session
@@ -269,21 +270,21 @@ cdef class EagerSession:
             raise RuntimeError(f"the session {self.session!r} isn't one over the eager context's devices.")
 
     def callable(self, owner, int64_t number, int input_count, int output_count, places=()):
-        """Makes a callable that takes and gives EagerTensors.
+        """Creates a callable that takes and returns EagerTensors.
 
         Args:
-          owner: the session's own callable, which frees it when it goes.
+          owner: the session's own callable, which frees the handle when it is deleted.
           number: the handle of the session's own callable.
-          input_count: number of its feeds.
-          output_count: number of its fetches.
-          places: for each fetch, a pair of the name of the device that has its memory, and of the device that makes it.
-            Empty: all are on the context's first device.
+          input_count: number of feeds.
+          output_count: number of fetches.
+          places: for each fetch, the names of the device with its memory and the device that computes it. If empty, all
+            are on the context's first device.
 
         Returns:
           An EagerCallable.
 
         Raises:
-          ValueError: the eager context has no such device.
+          ValueError: If the eager context has no such device.
         """
         cdef EagerCallable made = EagerCallable.__new__(EagerCallable)
         if places:
@@ -331,8 +332,8 @@ cdef class EagerCallable:
           A list of EagerTensors, one for each fetch.
 
         Raises:
-          TypeError: the arguments aren't as many EagerTensors as there are feeds.
-          tf.errors.OpError: the step failed.
+          TypeError: If the arguments aren't one EagerTensor per feed.
+          tf.errors.OpError: If the step failed.
         """
         if len(tensors) != self.input_count:
             raise TypeError(f"the step has {self.input_count} feeds, got {len(tensors)} tensors.")

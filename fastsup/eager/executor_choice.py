@@ -1,6 +1,6 @@
-"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere.
+"""Chooses the executor of a lifted graph, and an order in which a failed step leaves the same state everywhere.
 
-Apart from lifting, which makes a graph that any executor may run.
+This is separate from lifting, which creates a graph that any executor may run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
     Args:
       lifted: the graph.
       executor: the requested mode.
-      chosen: function that is called with the trial when it has chosen.
+      chosen: function that is called with the trial when it has decided.
 
     Returns:
       The callable that runs the graph, or None if a trial decides; and that trial, or None.
 
     Raises:
-      tf.errors.UnimplementedError: the single-threaded executor was requested, and can't run the graph.
-      tf.errors.OpError: the runtime refuses the graph.
+      tf.errors.UnimplementedError: If the single-threaded executor was requested but can't run the graph.
+      tf.errors.OpError: If the runtime refuses the graph.
     """
     if executor == SINGLE:
         if lifted.placement is not None:
@@ -61,7 +61,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
 
 
 def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
-    """Whether the single-threaded executor runs a lifted graph. Puts the graph in order for it."""
+    """Returns True if the single-threaded executor runs a lifted graph. Orders the graph for it if necessary."""
     only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
@@ -70,12 +70,12 @@ def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
-    # A single call that fails leaves nothing undone, and does nothing else.
+    # If a single call fails, nothing is missing, and nothing else was done.
     return is_wanted and (lifted.is_one_xla_call or _put_effects_first(lifted.fetches) or executor != "auto")
 
 
 def _has_calls_of_much(lifted: LiftedGraph) -> bool:
-    """Whether a graph has calls in which the single-threaded executor would run too much. One call of XLA is fine."""
+    """Returns True if a graph has calls with too much work for the single-threaded executor. One XLA call is fine."""
     if lifted.is_compiled_by_xla:
         return not lifted.is_one_xla_call
     return not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))
@@ -84,15 +84,14 @@ def _has_calls_of_much(lifted: LiftedGraph) -> bool:
 def _put_effects_first(fetches: Iterable[Any]) -> bool:
     """Orders operations with an effect before operations that can fail, unless they depend on them.
 
-    An operation gets to wait for an effect only if it depends already on all that can keep the effect from being done.
-    No executor then does another thing than before.
+    An operation is made to wait for an effect only if it already depends on everything that can prevent the effect.
+    Therefore no executor's result changes.
 
     Args:
-      fetches: the tensors and operations that a step computes. Nothing is added to their graph if it is already
-        ordered.
+      fetches: the tensors and operations that a step computes. If their graph is already ordered, nothing is added.
 
     Returns:
-      Whether a step that fails by the values that it gets now leaves the same state in all executors.
+      True if a step that fails because of its values leaves the same state in all executors.
     """
     operations = sorted(upstream_operations(fetches), key=lambda op: op._id)
     if not any(map(has_effect, operations)):

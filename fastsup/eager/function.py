@@ -47,12 +47,12 @@ from fastsup.runtime.own_frames import OwnFrames
 __all__ = ["FALLBACKS", "Function", "executor_of", "function", "lifted_function", "tf_function"]
 
 FALLBACKS = ("warn", "raise", "silent")
-#: TensorFlow's own `tf.function`, whatever stands under its name now.
+#: TensorFlow's own `tf.function`, even if a program replaces its name.
 tf_function: Callable[..., Any] = polymorphic_function.function
 _ARGUMENTS = inspect.signature(tf_function).parameters
-# The most seconds that lifting saves of a call, as far as it counts for what lifting has to earn first.
+# Maximum seconds that lifting is assumed to save per call, to decide when it has paid off.
 _MOST_SAVED_SECS = 1e-4
-# The traces of one Python function, across all its functions, that are always lifted at their first call.
+# The number of traces of one Python function, in all its functions, that are always lifted at their first call.
 _LIFTS_ON_CREDIT = 4
 _OPAQUE = (dtypes.resource, dtypes.variant)
 
@@ -62,14 +62,14 @@ class _Entry:
 
     Args:
       concrete: the ConcreteFunction.
-      placement: where TensorFlow places it in the calls of this entry; None if TensorFlow has one device.
-      variables: the variables of devices that are its arguments in these calls, by their positions.
+      placement: TensorFlow's placement in the calls of this entry, or None if TensorFlow has one device.
+      variables: the variables on devices that are its arguments in these calls, by position.
 
     Attributes:
       step: the lifted step.
-      may_be_lifted: whether it isn't lifted only for want of room, or because it hasn't earned that yet.
-      lift_secs: the seconds that lifting takes, which it has to earn first; None if it is only for want of room.
-      spent: the seconds of its calls by TensorFlow, of each at most `most_saved`.
+      may_be_lifted: True if it isn't lifted only because there is no room, or because lifting hasn't paid off yet.
+      lift_secs: seconds that lifting takes and that must pay off first, or None if there is only no room.
+      spent: seconds of its calls by TensorFlow, counting at most `most_saved` per call.
     """
 
     most_saved = _MOST_SAVED_SECS
@@ -93,26 +93,26 @@ _IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow r
 
 
 class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
-    """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
+    """A callable like the `tf.function` or ConcreteFunction in it. It also has all of that function's attributes.
 
-    `fastsup.function` makes it. TensorFlow and Keras treat it as the function in it: `isinstance` holds, and modules,
-    checkpoints and SavedModels keep it.
+    `fastsup.function` creates it. TensorFlow and Keras treat it like the function in it: `isinstance` is true, and
+    modules, checkpoints and SavedModels keep it.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
       executor: the executor mode.
       fallback: what to do if it can't be lifted: "warn", "raise" or "silent".
-      earns: whether TensorFlow runs the calls of a trace until they have taken as long as lifting it. None: from the
-        fifth trace of one Python function on, unless lifting the earlier ones has paid.
+      earns: Whether TensorFlow runs the calls of a trace until they have taken as long as lifting takes. If None, this
+        applies from the fifth trace of one Python function on, unless lifting the earlier ones has paid off.
     """
 
-    #: For AutoGraph, which calls functions that have it as they are.
+    #: For AutoGraph, which calls functions with this attribute unchanged.
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
     ) -> None:
-        # This looks whether the object has certain attributes, and an original may have them.
+        # This checks if the object has certain attributes, which an original may have.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
         super().__init__(original, self._tracer.calls)
@@ -120,11 +120,11 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._fallback = fallback
         self._earns = earns
         self._lifting = threading.RLock()
-        # By the identity of the ConcreteFunction; with several devices, also by the call's devices.
+        # The key is the ConcreteFunction's identity, and with several devices also the call's devices.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not_lifted = ""
         self._why_elsewhere = ""
-        # Whether TensorFlow has run it because a self-test was under way.
+        # True if TensorFlow ran it because a self-test was running.
         self._has_run_in_test = False
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
@@ -133,13 +133,13 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself looks up names like __deepcopy__, for this object.
+        # Python itself looks up names such as __deepcopy__ for this object.
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies, deep copies and pickles, which behave as for the `tf.function`."""
+        """Supports copies, deep copies and pickles, which behave as for the `tf.function`."""
         return type(self), (self.original, self._executor, self._fallback, self._earns)
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
@@ -162,16 +162,16 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     @property
     def lifted(self) -> bool:
-        """Whether all ConcreteFunctions that were called so far are lifted, and there is one."""
+        """True if there were calls, and all ConcreteFunctions called so far are lifted."""
         entries = list(self._entries.values())
         return bool(entries) and all(entry.step is not None for entry in entries)
 
     @property
     def why_not_lifted(self) -> str:
-        """Why the function, or the ConcreteFunction that was called last among those not lifted, isn't lifted.
+        """Reason why the function, or the last called unlifted ConcreteFunction, isn't lifted, or "".
 
-        If nothing could be lifted in the context of all calls so far, such as under a gradient tape, it contains this
-        reason. An empty string if there is no reason.
+        If nothing could be lifted in the context of all calls so far, for example under a gradient tape, it contains
+        that reason.
         """
         if not self._entries:
             is_over = self._why_elsewhere == _IN_TEST and not tf_abi.is_testing()
@@ -186,23 +186,23 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
     @property
     def executor(self) -> str:
-        """The executor of the last lifted ConcreteFunction; before that, the requested one."""
+        """The executor of the last lifted ConcreteFunction, or the requested one before that."""
         step = self._last_step()
         return self._executor if step is None else executor_of(step)
 
     @property
     def seconds(self) -> float | None:
-        """Seconds that a call takes in that executor, as "auto" has measured them. None if it has measured none."""
+        """Seconds per call in that executor, as "auto" measured them, or None."""
         step = self._last_step()
         return None if step is None or step.trial is None else step.trial.seconds
 
     @property
     def python_function(self) -> Any:
-        """The Python function. AttributeError for a ConcreteFunction."""
+        """The Python function. Raises AttributeError for a ConcreteFunction."""
         return self.original.python_function
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """TensorFlow's ConcreteFunction for arguments.
+        """Returns TensorFlow's ConcreteFunction for arguments.
 
         Args:
           *args: arguments, or their `tf.TensorSpec`s.
@@ -219,9 +219,9 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return steps[-1] if steps else None
 
     def _may_be_lifted_now(self) -> bool:
-        """Whether a call in a context in which no lifted graph could run may be lifted. Notes the reason if not."""
+        """Returns True if a call may be lifted although no lifted graph could run before. Records the reason if not."""
         if globals()["tf_abi"] is None:
-            return False  # The interpreter ends, and has cleared the names of this module.
+            return False  # The interpreter exits, and has cleared the names of this module.
         if self._entries and tf_abi.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {tf_abi.forked_reason()}.")
         if tf_abi.is_testing() and self._fallback != "raise":
@@ -231,7 +231,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._why_elsewhere == _IN_TEST:
             self._why_elsewhere = ""
         if not tf_abi.unavailable_reason() and not self._entries and not self._why_not_lifted:
-            if not why_not_lifted_here():  # The C++ binding has been opened just now.
+            if not why_not_lifted_here():  # The C++ binding was just opened.
                 return True
         elif tf_abi.unavailable_reason():
             self._say(tf_abi.unavailable_reason())
@@ -240,7 +240,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return False
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of a new pattern."""
+        """Runs a call of a new pattern."""
         reason = self._tracer.why_untraceable()
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
@@ -273,7 +273,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 self._tracer.told(is_new)
                 return concrete.function_type.pack_output(run.flat)
             except errors_impl.OpError as error:
-                return self._call_tensorflow(args, kwargs, error.message)  # Which raises the error, as a rule.
+                return self._call_tensorflow(args, kwargs, error.message)  # Usually raises the error.
         entry = self._entry(key, concrete, placement, variables)
         step = entry.step
         if step is None:
@@ -292,7 +292,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return result
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-        """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is reported."""
+        """Runs a call that can't be lifted. If TensorFlow doesn't refuse the call either, reports the reason."""
         call_not_lifted(self, reason)
         self._tracer.calls.tell()
         self._tracer.calls.by_tensorflow += 1
@@ -315,7 +315,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._add_cached_call(cached_call, args, kwargs)
 
     def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A step's error with the operation that raised it."""
+        """Adds the operation that raised a step's error to the error."""
         try:
             inputs = self._tracer.inputs(step.graph.concrete, args, kwargs)
             named = step.graph.with_operation(error, inputs)
@@ -355,19 +355,19 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return entry
 
     def _has_to_earn(self) -> bool:
-        """Whether TensorFlow runs the calls of a new trace until they have taken as long as lifting it."""
+        """Returns True if TensorFlow runs the calls of a new trace until they have taken as long as lifting takes."""
         if self._earns is not None:
             return self._earns
-        # A program that creates a new function from the same code for every few calls pays more than it saves.
+        # A program that creates a function from the same code for every few calls would pay more than it saves.
         calls = self._tracer.calls
         return calls.lifts >= _LIFTS_ON_CREDIT and calls.lift_secs > _MOST_SAVED_SECS * calls.lifted
 
     def _lift_late(self, entry: _Entry, since: int) -> None:
-        """Lifts a trace that was past the limit, in the place of the one that was called the longest time ago.
+        """Lifts a trace that exceeded the limit, in place of the least recently called one.
 
         Args:
           entry: the trace's entry.
-          since: the count of calls by TensorFlow, as LiftedStep.used_at. A trace that was called since then stays.
+          since: the count of calls by TensorFlow, as in LiftedStep.used_at. A trace that was called since then remains.
         """
         with self._lifting:
             if entry.step is not None or not entry.may_be_lifted:
@@ -381,7 +381,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
                 other.step, other.may_be_lifted = None, True
             step = self._lift(entry)
             entry.may_be_lifted = False
-            # The random sequences of a trace that TensorFlow has already run would restart.
+            # The random sequences of a trace that TensorFlow already ran would restart.
             if step is not None and _may_go(step):
                 entry.step = step
             self._drop_cached_calls(entry=entry)
@@ -439,7 +439,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
 
 
 def _of_original(name: str) -> property:
-    """An attribute that TensorFlow sets: on the function inside, which reads it."""
+    """Returns a property that sets an attribute of the function inside, where TensorFlow reads it."""
     return property(lambda self: getattr(self.original, name), lambda self, value: setattr(self.original, name, value))
 
 
@@ -454,11 +454,11 @@ class LiftedFunction(Function):
     ) -> None:
         super().__init__(original, executor, fallback, earns)
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
-        # A functools.partial and an object that can be called have no name.
+        # A functools.partial and a callable object have no name.
         functools.update_wrapper(self, original.python_function, updated=())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Makes methods of functions that are defined in a class."""
+        """Creates methods from functions that are defined in a class."""
         if instance is None:
             return self
         bound = self.original.__get__(instance, owner)
@@ -473,7 +473,7 @@ class LiftedFunction(Function):
             return method
 
     def _clone(self, python_function: Any) -> LiftedFunction:
-        """TensorFlow's way to wrap a function's Python function, for a strategy."""
+        """Wraps the function's Python function. TensorFlow calls this for a strategy."""
         return LiftedFunction(self.original._clone(python_function), self._executor, self._fallback, self._earns)
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
@@ -484,20 +484,20 @@ class LiftedConcreteFunction(Function):
     """A `Function` with a ConcreteFunction in it."""
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the ConcreteFunction, whatever the arguments."""
+        """Returns the ConcreteFunction, regardless of the arguments."""
         return self.original
 
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         return ConcreteTracer(original)
 
 
-# TensorFlow checks for its two classes with isinstance. It then looks up the wrapped function's attributes.
+# TensorFlow uses isinstance to check for its two classes. It then looks up the wrapped function's attributes.
 polymorphic_function.Function.register(LiftedFunction)
 concrete_function.ConcreteFunction.register(LiftedConcreteFunction)
 
 
 def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
-    """Why a ConcreteFunction wasn't traced for these inputs; an empty string if it was. TensorFlow may take them."""
+    """Returns the reason why a ConcreteFunction wasn't traced for these inputs, or "". TensorFlow may accept them."""
     graph = concrete.graph
     arguments = graph.inputs[: len(graph.inputs) - len(graph.captures)]
     if len(arguments) != len(inputs):
@@ -512,12 +512,12 @@ def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
 
 
 def _may_go(step: LiftedStep) -> bool:
-    """Whether a step computes the same if TensorFlow takes it over, because it has no random sequences."""
+    """Returns True if TensorFlow can take over a step with the same results, because it has no random sequences."""
     return not step.graph.keeps_random_sequences
 
 
 def executor_of(step: LiftedStep) -> str:
-    """Returns the executor mode that runs a lifted step; "auto" during its trial."""
+    """Returns the executor mode that runs a lifted step, or "auto" during its trial."""
     if step.trial is not None:
         return str(step.trial.executor)
     return str(step.graph.executor)
@@ -542,30 +542,31 @@ def function(
     fallback: str = "warn",
     **arguments: Any,
 ) -> Any:
-    """Makes a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
+    """Creates a `tf.function` that runs with low call overhead.
 
-    It is called as a `tf.function` is: the same arguments, the same results, the same variables, the same rules of
-    when it is traced again. A ConcreteFunction is lifted when it is first called: its graph goes into a session
-    that shares the devices of eager code, variables and all. (From the fifth one of the same Python code on, TensorFlow
-    runs it first, unless lifting the earlier ones has paid.) A call under a gradient tape, in another graph or
-    in a strategy's scope is TensorFlow's own call. If TensorFlow has several devices, operations run where TensorFlow
-    would run them, and arguments and results stay on their devices.
+    It is called like a `tf.function`, with the same arguments, results, variables and retracing rules. A
+    ConcreteFunction is lifted at its first call: its graph runs in a session that shares the devices and variables of
+    eager code. (From the fifth trace of the same Python code on, TensorFlow runs it first, unless lifting the earlier
+    ones has paid off.) TensorFlow itself runs calls under a gradient tape, in another graph, or in a strategy's scope.
+    If TensorFlow has several devices, operations run where TensorFlow would run them, and arguments and results stay on
+    their devices.
 
     Args:
-      func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.
+      func: a Python function, a `tf.function`, or a ConcreteFunction. If None, returns a decorator.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
-        (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
-      fallback: what to do if a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" logs the reason
-        once; "raise" raises a RuntimeError; "silent" logs nothing. `why_not_lifted` has the reason.
-      **arguments: those of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python function.
+        (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" measures and chooses the fastest one that gives correct results.
+      fallback: what to do if a ConcreteFunction can't be lifted and TensorFlow runs it instead: "warn" logs the reason
+        once, "raise" raises a RuntimeError, "silent" logs nothing. `why_not_lifted` contains the reason.
+      **arguments: arguments of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python
+        function.
 
     Returns:
-      A `Function`, or a decorator that makes one.
+      A `Function`, or a decorator that creates one.
 
     Raises:
-      TypeError: `func` isn't a function, `executor` isn't a string, or an argument isn't one of `tf.function`'s.
-      ValueError: `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for a
-        function that is one already.
+      TypeError: If `func` isn't a function, `executor` isn't a string, or `tf.function` doesn't have an argument.
+      ValueError: If `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for
+        an existing TensorFlow function.
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
@@ -609,7 +610,7 @@ _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 
 def with_lines(error: Any, concrete: Any) -> Any:
-    """Gives the error of a lifted graph the text that TensorFlow's call of the function gives it.
+    """Gives a lifted graph's error the same text as in TensorFlow's call of the function.
 
     Args:
       error: a `tf.errors.OpError`.
@@ -627,13 +628,13 @@ def with_lines(error: Any, concrete: Any) -> Any:
 
     message = _NODE.sub(with_functions, error.message)
     error._message = f"{{{{function_node {name}}}}} {message} [Op:{name}]"
-    # This adds the lines of each operation in the text, and takes the names of functions out.
+    # This adds the lines of each operation in the text, and removes the names of functions.
     atomic_function.InterpolateRuntimeError(function).__exit__(type(error), error, None)
     return error
 
 
 def _path(graph: Any, name: str) -> tuple[list[str], str]:
-    """The functions that an operation of a flattened graph was in, from the outermost one, and its name in the last."""
+    """Returns the functions around an operation of a flattened graph, outermost first, and its innermost name."""
     functions = []
     parts = name.split("/")
     start = 0

@@ -1,4 +1,4 @@
-"""What becomes of the functions of `fastsup.function` in a program that is watched, for `python -m fastsup doctor`."""
+"""The lifting status of a watched program's functions, for `python -m fastsup doctor`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class FunctionNote:
 
     Args:
       name: the function's name.
-      executor: the mode that runs it; "auto" during its trial.
-      seconds: seconds that a call takes, as "auto" has measured them; None if it has measured none.
-      why_not_lifted: why it isn't lifted; "" for one that is.
-      is_compiled: whether XLA compiles it as a whole.
+      executor: the mode that runs it, or "auto" during its trial.
+      seconds: seconds per call, as "auto" measured them, or None.
+      why_not_lifted: reason why it isn't lifted, or "".
+      is_compiled: Whether XLA compiles it as a whole.
     """
 
     name: str
@@ -27,5 +27,5 @@ class FunctionNote:
     is_compiled: bool = False
 
     def take_choice(self, trial: Any) -> None:
-        """Takes the executor that a trial has chosen."""
+        """Records the executor that a trial chose."""
         self.executor, self.seconds = str(trial.executor), trial.seconds

@@ -1,8 +1,8 @@
-"""Lifting: the graph of a ConcreteFunction becomes the graph of a session that shares the eager context's devices.
+"""Lifting, which converts a ConcreteFunction's graph to a session's graph that shares the eager context's devices.
 
-The function's operations become operations of the graph itself. Its variables are the eager ones, found by the names
-of their handles. Other captured tensors are read from slots. Its arguments are placeholders, or slots where they are
-resources or variants, which a session can't be fed.
+The function's operations become operations of the graph. Its variables are the eager variables, found by their handles'
+names. Other captured tensors are read from slots. Its arguments are placeholders, or slots for resources and variants,
+which can't be fed to a session.
 """
 
 from __future__ import annotations
@@ -55,37 +55,37 @@ class NotLiftable(Exception):
 
 
 class LiftedGraph:
-    """The graph of a ConcreteFunction, ready to be run in sessions.
+    """The graph of a ConcreteFunction, prepared for sessions.
 
-    TensorFlow's optimizer uses the shapes of a function's arguments. It doesn't use placeholders' shapes, because any
-    value may be fed. So when the graph is finalized, the placeholders are replaced with argument operations, as in a
+    TensorFlow's optimizer uses the shapes of a function's arguments, but not of placeholders, because any value may be
+    fed. When the graph is finalized, the placeholders are therefore replaced with argument operations, as in a
     function. Each reads an argument by its position among the feeds of a run.
 
     Args:
       concrete: the ConcreteFunction.
-      is_fed_by_name: whether runs may have other feeds than all placeholders in their order. The placeholders then
-        stay, each with an operation that sets its shape.
-      placement: where TensorFlow has placed the function in a call; None if the eager context has one device, or if
-        TensorFlow is to place it in a session.
-      variables: the arguments that are always the same variables, by their positions among the flat inputs.
+      is_fed_by_name: Whether runs may have feeds other than all placeholders in order. The placeholders then remain,
+        each with an operation that sets its shape.
+      placement: TensorFlow's placement of the function in a call, or None if the eager context has one device, or if
+        TensorFlow should place the function in a session.
+      variables: the arguments that are always the same variables, by position among the flat inputs.
 
     Attributes:
       concrete: the ConcreteFunction.
       placement: the argument.
       variables: the argument.
-      graph: the graph. It may get more operations until it is finalized.
+      graph: the graph. Operations may be added until it is finalized.
       feeds: list of the placeholders of the arguments that can be fed.
       outputs: list of the tensors of the function's results.
       targets: list of the operations that run for their effects.
-      executor: the executor that it was last compiled for.
-      opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the SlotVariable
-        that the graph reads it from.
-      is_compiled_by_xla: whether XLA compiles the function, or a part of it.
-      is_one_xla_call: whether XLA compiles all of it, so that the graph is one call.
-      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` restarts.
+      executor: the executor for which it was last compiled.
+      opaque_inputs: list of pairs of an argument's position among the function's flat inputs, and the SlotVariable from
+        which the graph reads it.
+      is_compiled_by_xla: Whether XLA compiles the function, or a part of it.
+      is_one_xla_call: Whether XLA compiles all of it, so that the graph is one call.
+      keeps_random_sequences: Whether its operations draw from sequences that `tf.random.set_seed` restarts.
 
     Raises:
-      NotLiftable: the function can't be lifted; the message contains the reason.
+      NotLiftable: If the function can't be lifted. The message contains the reason.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LiftedGraph:
         self.concrete = concrete
         self.placement = placement
         self.variables = variables
-        # None: there is one device, and nothing has to be placed.
+        # None if there is one device, so that nothing has to be placed.
         self._scope = scope_of_devices()
         self._is_fed_by_name = is_fed_by_name
         self.executor: str = ""
@@ -119,7 +119,7 @@ class LiftedGraph:
         self.graph: ops.Graph = _ImportingGraph()
         self.outputs: list[Any]
         self.targets: list[Any]
-        # The optimizer sorts terms of a sum by name, so with other names, the last bits would differ.
+        # The optimizer sorts the terms of a sum by name, so other names would change the last bits.
         names = [argument.name for argument in concrete.function_def.signature.input_arg]
         with self.graph.as_default():
             argument_count = len(inner.inputs) - len(inner.captures)
@@ -139,7 +139,7 @@ class LiftedGraph:
             self.outputs = self._distinct(outputs, outer)
         self._flatten(outer)
         self._place()
-        # One that is fed by name is a program's own, and may outlive this object.
+        # A graph that is fed by name belongs to a program, and may outlive this object.
         self._dismantles: Any = None if is_fed_by_name else _dismantles(self, self.graph)
 
     def _argument(self, place: int, name: str, inside: Any) -> Any:
@@ -193,11 +193,11 @@ class LiftedGraph:
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
         outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in results]
-        # Only the effects: a call among the targets would also compute unused results.
+        # Only the effects, because a call among the targets would also compute unused results.
         return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
-        """One operation that calls the function, for XLA to compile it as a whole."""
+        """Adds one operation that calls the function, so that XLA compiles it as a whole."""
         name = attr_value_pb2.NameAttrList(name=add_functions(self.concrete, _definitions(self.concrete), self.graph))
         types = [tensor.dtype for tensor in self.concrete.graph.outputs]
         outputs = gen_functional_ops.stateful_partitioned_call(args=outer, Tout=types, f=name)
@@ -206,7 +206,7 @@ class LiftedGraph:
         return (list(outputs) if types else []), [operation]
 
     def _distinct(self, outputs: list[Any], outer: list[Any]) -> list[Any]:
-        """The outputs, each another tensor, and none that is fed: a session refuses both."""
+        """Returns the outputs as distinct, unfed tensors, because a session refuses duplicates and fed ones."""
         taken = {id(tensor) for tensor in outer}
         distinct = []
         for tensor in outputs:
@@ -237,7 +237,7 @@ class LiftedGraph:
     def _place(self) -> None:
         """Places the operations on the same devices as TensorFlow does in the function.
 
-        If it hasn't run the function yet, it places them itself, on the scope's device if possible.
+        If TensorFlow hasn't run the function yet, it places the operations itself, on the scope's device if possible.
         """
         known = {} if self.placement is None else self.placement.operations
         others = self._scope if self.placement is None else self.placement.only_device
@@ -247,14 +247,14 @@ class LiftedGraph:
                 operation._set_device(device)
 
     def finalize(self) -> None:
-        """Finalizes the graph, if it isn't final."""
+        """Finalizes the graph unless it is already final."""
         if not self._is_fed_by_name and not self.graph.finalized:
             for place, feed in enumerate(self.feeds):
                 _replace(feed, self._read(place, feed))
         self.graph.finalize()
 
     def _read(self, place: int, feed: Any) -> Any:
-        """Reads an argument as a function does: by its position among the call's arguments."""
+        """Reads an argument as a function does, by its position among the call's arguments."""
         attributes = {
             "T": attr_value_pb2.AttrValue(type=feed.dtype.as_datatype_enum),
             "index": attr_value_pb2.AttrValue(i=place),
@@ -266,7 +266,7 @@ class LiftedGraph:
 
     @property
     def is_on_several_devices(self) -> bool:
-        """Whether the runtime has an executor for each of several devices of the function."""
+        """True if the runtime has an executor for each of the function's devices, and there are several."""
         return self.placement is not None and not self.placement.only_device
 
     @property
@@ -275,13 +275,13 @@ class LiftedGraph:
         return [*self.outputs, *self.targets]
 
     def session_config(self, single_threaded: bool) -> Any:
-        """The ConfigProto of a session for the graph.
+        """Returns the ConfigProto of a session for the graph.
 
         Args:
-          single_threaded: whether the session has the single-threaded executor.
+          single_threaded: Whether the session has the single-threaded executor.
 
         Returns:
-          A ConfigProto under which the graph is optimized as TensorFlow optimizes the function.
+          A ConfigProto with which TensorFlow optimizes the graph like the function.
         """
         config = config_pb2.ConfigProto()
         config.CopyFrom(self._config)
@@ -292,7 +292,7 @@ class LiftedGraph:
         return config
 
     def compile(self, executor: str) -> EagerCallable:
-        """Makes a callable of the graph. The first one for an executor compiles nothing yet.
+        """Creates a callable of the graph. The first one for an executor doesn't compile anything yet.
 
         Args:
           executor: "thread_pool", "inline" or "single_threaded".
@@ -301,7 +301,7 @@ class LiftedGraph:
           An EagerCallable whose inputs are the function's flat arguments, without resources and variants.
 
         Raises:
-          tf.errors.OpError: the runtime refuses the graph.
+          tf.errors.OpError: If the runtime refuses the graph.
         """
         single = executor == "single_threaded"
         self.executor = executor
@@ -319,10 +319,10 @@ class LiftedGraph:
             return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs), places)
 
     def _set_devices(self, options: Any) -> Sequence[tuple[str, str]]:
-        """Lets feeds and fetches stay on their devices. Returns where the fetches are; nothing for one device."""
+        """Makes feeds and fetches stay on their devices. Returns the fetches' devices, or nothing for one device."""
         if self.placement is None:
             return ()
-        # A read of a tensor waits for its device, as with any tensor of eager code.
+        # A read of a tensor waits for its device, as for any eager tensor.
         options.fetch_skip_sync = True
         for feed, device in zip(self.feeds, self.placement.feeds, strict=True):
             options.feed_devices[feed.name] = device
@@ -338,26 +338,26 @@ class LiftedGraph:
         return session
 
     def with_operation(self, error: Any, inputs: Sequence[Any]) -> Any:
-        """The error of a failed call with the name of the operation, which the single-threaded executor leaves out.
+        """Adds the operation's name, which the single-threaded executor leaves out, to the error of a failed call.
 
         Args:
           error: a `tf.errors.OpError`.
-          inputs: the tensors that the function's flat arguments were, with resources and variants.
+          inputs: the tensors of the function's flat arguments, including resources and variants.
         """
         if self.executor != "single_threaded":
             return error
         if self._dismantles is not None:
-            self._dismantles.detach()  # The error has an operation of the graph.
+            self._dismantles.detach()  # The error contains an operation of the graph.
         searched = self if isinstance(error, errors_impl.OutOfRangeError) else self._searchable_graph()
         session = searched._session(single_threaded=True).session
         arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
         feeds = dict(zip(searched.feeds, arrays, strict=True))
-        # Nothing runs again to find out which dataset has ended.
+        # Nothing runs again to determine which dataset ended.
         compile_ = _compile_nothing if searched is self else session._make_callable_from_options
         return self._error_sources.named(error, searched.fetches, feeds, compile_)
 
     def _searchable_graph(self) -> LiftedGraph:
-        """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
+        """Returns the original graph. In this one, operations that could be run again may wait for an effect."""
         if self._searchable is None:
             self._searchable = LiftedGraph(
                 self.concrete, is_fed_by_name=True, placement=self.placement, variables=self.variables
@@ -373,7 +373,7 @@ class LiftedGraph:
         self._sessions = {}
 
     def leave_open(self) -> None:
-        """Lets the sessions live as long as the process."""
+        """Keeps the sessions open for the lifetime of the process."""
         for session in self._sessions.values():
             session.session.left_open = True
         if self._searchable is not None:
@@ -388,9 +388,9 @@ class LiftedGraph:
 
 
 class _ImportingGraph(ops.Graph):  # type: ignore[misc]
-    """A graph that passes no imported operations to the importer, if there is nothing to place.
+    """A graph that doesn't pass imported operations to the importer if there is nothing to place.
 
-    The importer checks the colocation of each by catching an error, which takes a fifth of the lifting time.
+    The importer checks each one's colocation by catching an error, which takes a fifth of the lifting time.
     """
 
     adds_in_place = False
@@ -401,15 +401,14 @@ class _ImportingGraph(ops.Graph):  # type: ignore[misc]
 
 
 def _dismantles(lifted: LiftedGraph, graph: ops.Graph) -> Any:
-    """Deletes a graph with its object, instead of at Python's next search for cycles, perhaps a hundred graphs
-    later."""
+    """Deletes a graph with its object instead of in the next garbage collection, perhaps a hundred graphs later."""
     finalizer = weakref.finalize(lifted, ops.dismantle_graph, graph)
     finalizer.atexit = False
     return finalizer
 
 
 def _check_device_of_xla(placement: Placement) -> None:
-    """Raises NotLiftable for a function that XLA compiles, or a part of it, unless all of it is on one CPU device."""
+    """Raises NotLiftable for a function that XLA compiles (partly or completely), unless it is on one CPU device."""
     if "device:CPU:" not in placement.only_device:
         raise NotLiftable("XLA compiles it or a part of it (jit_compile=True), and not all of it is on one CPU device")
 
@@ -419,7 +418,7 @@ def _compile_nothing(options: Any) -> Any:
 
 
 def _replace(tensor: Any, other: Any) -> None:
-    """Replaces a tensor with another one, also in the control dependencies on its operation."""
+    """Replaces a tensor with another, also in the control dependencies on its operation."""
     for operation in tensor.consumers():
         for place, taken in enumerate(operation.inputs):
             if taken is tensor:
@@ -431,7 +430,7 @@ def _replace(tensor: Any, other: Any) -> None:
 
 
 def _remove_nodes(graph_def: Any, names: set[str]) -> None:
-    """Removes nodes from a GraphDef. Others that were to be on the same device as them may then be anywhere."""
+    """Removes nodes from a GraphDef. Nodes that were colocated with them may then be anywhere."""
     places = {f"loc:@{name}".encode() for name in names}
     nodes = [node for node in graph_def.node if node.name not in names]
     for node in nodes:
@@ -443,12 +442,12 @@ def _remove_nodes(graph_def: Any, names: set[str]) -> None:
 
 
 def _definitions(concrete: Any) -> list[Any]:
-    """The FunctionDefs of a ConcreteFunction and of the functions that it calls."""
+    """Returns the FunctionDefs of a ConcreteFunction and of the functions that it calls."""
     return [concrete.function_def, *function_defs(concrete.graph)]
 
 
 def keeps_random_sequences(concrete: Any) -> bool:
-    """Whether an operation of a function draws from a sequence that has a seed, and keeps its place in it.
+    """Returns True if an operation of a function draws from a sequence with a seed, and keeps its position.
 
     Args:
       concrete: the ConcreteFunction.
@@ -487,15 +486,15 @@ _numbers = itertools.count()
 
 
 class SlotVariable:
-    """A variable of the eager context that a graph reads by its name.
+    """A variable of the eager context that a graph reads by name.
 
-    The tensor in it, a resource or a variant as a rule, isn't copied. The variable goes with this object.
+    The tensor in it, usually a resource or a variant, isn't copied. The variable is deleted with this object.
 
     Args:
-      tensor: the tensor that it holds first; None if nothing.
+      tensor: its initial tensor, or None.
       dtype: type of its tensors.
-      shape: their shape.
-      device: the device whose memory it is in.
+      shape: shape of its tensors.
+      device: device whose memory contains it.
     """
 
     def __init__(self, tensor: Any, dtype: Any, shape: Any, device: str = "CPU:0") -> None:
@@ -513,7 +512,7 @@ class SlotVariable:
         )
 
     def read(self, name: str) -> Any:
-        """Returns the tensor with the content of the slot, in the graph that is the default one.
+        """Returns the tensor with the slot's content, in the default graph.
 
         Args:
           name: name of the operation.
@@ -522,14 +521,14 @@ class SlotVariable:
             return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype, name=name)
 
     def empty(self) -> None:
-        """Deletes the variable, and with it the reference to its tensor."""
+        """Deletes the variable, and thereby the reference to its tensor."""
         self._variable.write(None)
 
 
 class _Variable(OfEagerContext):
-    """The variable of a slot, which goes with this object."""
+    """The variable of a slot. It is deleted with this object."""
 
-    # Variables that couldn't be deleted in the garbage collector's context. The next one that is made deletes them.
+    # Variables that couldn't be deleted in the garbage collector's context. The next new variable deletes them.
     _left: list[_Variable] = []  # noqa: RUF012
 
     def __init__(self, handle: Any, device: str) -> None:
@@ -542,7 +541,7 @@ class _Variable(OfEagerContext):
             self._left.pop().write(None)
 
     def write(self, tensor: Any) -> None:
-        """Writes a tensor. None deletes the variable; the next tensor makes it again."""
+        """Writes a tensor. None deletes the variable, and the next tensor creates it again."""
         if tensor is not None:
             self._is_there = True
             with context.eager_mode(), ops.device(self._device):
@@ -557,7 +556,8 @@ class _Variable(OfEagerContext):
         try:
             self.write(None)
         except AttributeError:
-            # In a new thread, while TensorFlow makes its part of the eager context: it has no stack of contexts yet.
+            # In a new thread, while TensorFlow creates its part of the eager context, there is no stack of contexts
+            # yet.
             self._is_there = was_there
             self._left.append(self)
 
@@ -565,11 +565,11 @@ class _Variable(OfEagerContext):
 _MOST_GRAPHS = 512
 # The measured memory of a lifted graph, without TensorFlow's trace, which takes about twice as much.
 _BYTES_OF_A_GRAPH, _BYTES_OF_AN_OPERATION = 50_000, 10_000
-# What lifting takes: measured on traces of 11 to 20,000 operations.
+# The measured duration of lifting, for traces of 11 to 20,000 operations.
 _SECS_OF_A_LIFT, _SECS_OF_AN_OPERATION = 8e-3, 2e-4
 _SHARE_OF_MEMORY = 0.25
 
-# The lifted steps of the process, and the bytes that each takes, as estimated.
+# The lifted steps of the process, with the estimated bytes of each.
 _bytes_of_steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
@@ -577,9 +577,9 @@ class LiftLimit:
     """Decides whether one more trace of a function may be lifted.
 
     Args:
-      most_graphs: the most lifted graphs of a function.
-      most_bytes: the most memory of all lifted graphs of the process, as estimated. None for a quarter of the
-        machine's.
+      most_graphs: maximum number of lifted graphs per function.
+      most_bytes: maximum estimated memory of all lifted graphs in the process. If None, a quarter of the machine's
+        memory.
     """
 
     def __init__(self, most_graphs: int = _MOST_GRAPHS, most_bytes: int | None = None) -> None:
@@ -587,14 +587,14 @@ class LiftLimit:
         self._most_bytes = int(_SHARE_OF_MEMORY * _machine_bytes()) if most_bytes is None else most_bytes
 
     def why_full(self, concrete: Any, lifted: int) -> str:
-        """Returns why a trace shouldn't be lifted.
+        """Returns the reason why a trace shouldn't be lifted.
 
         Args:
           concrete: the ConcreteFunction.
-          lifted: the number of its function's traces that are lifted.
+          lifted: number of its function's lifted traces.
 
         Returns:
-          The reason; an empty string if there is room for it.
+          The reason, or "" if there is room.
         """
         if lifted >= self._most_graphs:
             return f"{lifted} of its traces are already lifted, which is the limit"
@@ -607,7 +607,7 @@ class LiftLimit:
         return ""
 
     def add(self, step: Any) -> None:
-        """Counts a lifted step, as long as it lives.
+        """Counts a lifted step for as long as it exists.
 
         Args:
           step: the LiftedStep.
@@ -625,12 +625,12 @@ def _operations_of(concrete: Any) -> int:
 
 
 def _graph_bytes(concrete: Any) -> int:
-    """About the memory that the lifted graph of a trace takes."""
+    """Estimates the memory of a trace's lifted graph in bytes."""
     return _BYTES_OF_A_GRAPH + _BYTES_OF_AN_OPERATION * _operations_of(concrete)
 
 
 def secs_to_lift(concrete: Any) -> float:
-    """About the seconds that lifting a trace takes.
+    """Estimates the seconds that lifting a trace takes.
 
     Args:
       concrete: the ConcreteFunction.

@@ -5,12 +5,12 @@ from fastsup.eager.eager_session cimport MOST_DIMENSIONS
 
 
 cdef enum:
-    # Tensors of one call whose handles stay on the stack.
+    # Maximum number of tensors of one call whose handles stay on the stack.
     FEW_TENSORS = 64
 
 
 cdef struct CallTensors:
-    # The handles of a call's tensors, each in the place of its feed.
+    # The handles of a call's tensors, in the order of the feeds.
     void** handles
     void* few[FEW_TENSORS]
 
@@ -24,10 +24,10 @@ cdef class Pattern:
 cdef class TensorPattern(Pattern):
     cdef int place
     cdef int dtype
-    # -1: any rank, any dimension.
+    # -1 stands for any rank or dimension.
     cdef int rank
     cdef int64_t dimensions[MOST_DIMENSIONS]
-    # The device that has the tensor's memory, as `memory_of` names it. Null: there is one device.
+    # The device with the tensor's memory, as named by `memory_of`. Null if there is one device.
     cdef const char* memory
 
     cdef inline bint writes(self, void* handle, CallTensors* tensors) noexcept
@@ -40,9 +40,9 @@ cdef class ConvertedPattern(TensorPattern):
 
 cdef class ArrayPattern(ConvertedPattern):
     cdef object array_dtype
-    # Texts of any length have one type in TensorFlow.
+    # In TensorFlow, texts of any length have the same type.
     cdef bint holds_texts
-    # Whether the tensor is an unconverted copy of the array, in the host's memory.
+    # True if the tensor is an unconverted copy of the array, in the host's memory.
     cdef bint is_copied
 
 
@@ -85,14 +85,14 @@ cdef class DictPattern(Pattern):
 
 cdef class TracedPattern(Pattern):
     cdef object kind
-    # The TraceType. Values whose type is a subtype of it match; if it isn't open, only values of this type.
+    # The TraceType. If it is open, values with a subtype also match. Otherwise only values with this type match.
     cdef object known
     cdef bint is_open
     cdef int place
     cdef tuple dtypes
-    # The devices of its tensors' memory, as addresses of their names; None where there is one device.
+    # The devices of its tensors' memory, as addresses of their names. None if there is one device.
     cdef tuple memories
-    # Whether nest takes the value apart as TensorFlow's type does, at a fraction of the cost.
+    # True if nest flattens the value like TensorFlow's type, at a fraction of the cost.
     cdef bint is_nested
 
     cdef list parts(self, object value)
@@ -105,14 +105,14 @@ cdef class CallPattern:
     cdef tuple positional
     cdef tuple keywords
     cdef tuple names
-    # Pairs of a pattern and the default value of a parameter that is left out. TensorFlow feeds it.
+    # Pairs of a pattern and the default value of an omitted parameter. TensorFlow feeds it.
     cdef tuple defaults
     cdef Py_ssize_t feeds
-    # The device of the `tf.device` scope of its calls; empty without a scope. None where TensorFlow has one device.
+    # The device of the `tf.device` scope of its calls, or "" without a scope. None if TensorFlow has one device.
     cdef readonly str scope
-    # Patterns of calls that fit this one, but go to another trace.
+    # Patterns of calls that fit this one but use another trace.
     cdef tuple rivals
-    # Weak references to the objects that the pattern compares by identity. When one is deleted, no call matches.
+    # Weak references to the objects that the pattern compares by identity. If one is deleted, no call matches.
     cdef readonly tuple objects
     cdef readonly bint is_open
 

@@ -1,8 +1,8 @@
-"""Patterns of calls and of their arguments: whether a call goes to the same graph, and which tensors of it are fed.
+"""Patterns of calls and arguments, which determine the graph of a call and the tensors to feed.
 
-A pattern is as fine as TensorFlow's own rules of retracing, or finer: two calls that fit one pattern would be given the
-same ConcreteFunction. It is created from TensorFlow's types of the arguments (its TraceTypes). If a trace has open
-dimensions, so does its pattern. What no pattern describes is left to TensorFlow's look-up.
+A pattern is at least as specific as TensorFlow's own retracing rules: two calls that fit one pattern get the same
+ConcreteFunction. It is created from TensorFlow's types of the arguments (TraceTypes). If a trace has open dimensions,
+so does its pattern. Arguments that no pattern describes are left to TensorFlow's look-up.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -25,7 +25,7 @@ from tensorflow.python.util import nest
 from fastsup.eager.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of, has_shape, memory_of, shape_of, tensor_of
 
 cdef extern from "Python.h":
-    # Not 0, with a Python error set, if that is too deep: 1 or -1, as the version of Python has it.
+    # If the recursion is too deep, returns 1 or -1 (depending on the Python version) with a Python error set.
     int Py_EnterRecursiveCall(const char* where)
     void Py_LeaveRecursiveCall()
 
@@ -34,7 +34,7 @@ cdef object ndarray = np.ndarray
 cdef object convert = ops.convert_to_tensor
 cdef object from_value = trace_type.from_value
 cdef object flatten = nest.flatten
-# Errors from the conversion of a value to a tensor. TensorFlow's call raises it again.
+# Errors from converting a value to a tensor. TensorFlow's call raises them again.
 cdef tuple CONVERSION_ERRORS = (TypeError, ValueError, OverflowError, errors_impl.OpError)
 
 
@@ -48,15 +48,15 @@ cdef inline uint64_t address(object value) noexcept:
 
 
 cdef class Pattern:
-    """The pattern of one argument, or of a part of it."""
+    """The pattern of an argument or a part of one."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
-        """Whether a value fits. Nothing is converted here: another part may not fit.
+        """Returns True if a value fits. Converts nothing here, because another part may not fit.
 
         Args:
           value: the value.
-          tensors: takes the handles of its tensors.
-          kept: takes a pattern and a value for `fill`, if the value has to be converted.
+          tensors: receives the handles of its tensors.
+          kept: receives a pattern and a value for `fill`, if the value must be converted.
         """
         raise NotImplementedError
 
@@ -68,22 +68,22 @@ cdef class Pattern:
           tensors: receives the handles of the tensors created from it.
 
         Returns:
-          What must live until the end of the call; None if the value doesn't fit after all.
+          An object that must be kept until the end of the call, or None if the value doesn't fit after all.
         """
         raise NotImplementedError
 
     cdef uint64_t digest(self, object value, dict kinds) except? 0:
-        """A number that is equal for values that match the same pattern without open dimensions, and rarely for others.
+        """Returns a number that is equal for values that match the same closed pattern, and usually differs for others.
 
         Args:
-          value: a value of the type for which the pattern was made.
+          value: a value of the type for which the pattern was created.
           kinds: a pattern for each type. See `digest_of`.
         """
         return address(type(value))
 
 
 cdef uint64_t digest_of(object value, dict kinds) except? 0:
-    """The digest of a value. Values of a type that no pattern was made for fit none."""
+    """Returns the digest of a value. Values of a type without a pattern fit none."""
     pattern = kinds.get(type(value))
     if pattern is None:
         return 1
@@ -96,7 +96,7 @@ cdef uint64_t digest_of(object value, dict kinds) except? 0:
 
 
 cdef uint64_t digest_of_call(tuple args, dict kwargs, dict kinds) except? 0:
-    """The digest of a call's arguments. See Pattern.digest."""
+    """Returns the digest of a call's arguments. See Pattern.digest."""
     cdef uint64_t digest = 7
     cdef Py_ssize_t i
     for i in range(len(args)):
@@ -105,7 +105,7 @@ cdef uint64_t digest_of_call(tuple args, dict kwargs, dict kinds) except? 0:
 
 
 cdef uint64_t digest_of_items(dict items, dict kinds) except? 0:
-    """The digest of a dict, whose order doesn't matter."""
+    """Returns the digest of a dict, whose order doesn't matter."""
     cdef uint64_t sum = len(items)
     for key, value in items.items():
         sum += mixed(<uint64_t>hash(key), digest_of(value, kinds))
@@ -113,13 +113,13 @@ cdef uint64_t digest_of_items(dict items, dict kinds) except? 0:
 
 
 cdef class TensorPattern(Pattern):
-    """An EagerTensor of one type and of one shape, or of one with open dimensions."""
+    """An EagerTensor with one type, and one shape or open dimensions."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         return self.writes(handle_of(value), tensors)
 
     cdef inline bint writes(self, void* handle, CallTensors* tensors) noexcept:
-        """Writes the handle of a tensor. False if the tensor doesn't fit."""
+        """Writes the handle of a tensor. Returns False if the tensor doesn't fit."""
         if handle is NULL or dtype_of(handle) != self.dtype:
             return False
         if not has_shape(handle, self.dimensions, self.rank):
@@ -144,7 +144,7 @@ cdef class TensorPattern(Pattern):
 
 
 cdef class ConvertedPattern(TensorPattern):
-    """A value of one type that TensorFlow makes a tensor of one type and shape of, whatever the value is."""
+    """A value of one type that TensorFlow always converts to a tensor with the same type and shape."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind:
@@ -165,7 +165,7 @@ cdef class ConvertedPattern(TensorPattern):
 
 
 cdef class ArrayPattern(ConvertedPattern):
-    """An array of one type and of one shape, or of one with open dimensions."""
+    """An array with one type, and one shape or open dimensions."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not ndarray:
@@ -190,7 +190,7 @@ cdef class ArrayPattern(ConvertedPattern):
         return True
 
     cdef object fill(self, object value, CallTensors* tensors):
-        # An array that another thread has changed since `fits` has another shape than the pattern: `writes` looks.
+        # If another thread has changed the array since `fits`, its shape may not fit any longer. `writes` checks this.
         if self.is_copied and value.dtype is self.array_dtype:
             tensor = tensor_of(value, self.dtype)
             if tensor is not None:
@@ -204,7 +204,7 @@ cdef class ArrayPattern(ConvertedPattern):
 
 
 cdef class PlainPattern(Pattern):
-    """A Python value of one type, equal to one value. A NaN is equal to a NaN here."""
+    """A Python value of one type that equals a given value. A NaN equals a NaN here."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if value is self.value:
@@ -216,10 +216,10 @@ cdef class PlainPattern(Pattern):
 
 
 cdef class ObjectPattern(Pattern):
-    """One object, which the pattern doesn't keep alive."""
+    """A specific object, which the pattern doesn't keep alive."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
-        # A dead reference gives None, which is never the object of such a pattern.
+        # A dead reference returns None, which is never the object of such a pattern.
         return PyWeakref_GetObject(self.reference) == <PyObject*>value
 
     cdef uint64_t digest(self, object value, dict kinds) except? 0:
@@ -227,7 +227,7 @@ cdef class ObjectPattern(Pattern):
 
 
 cdef class EqualPattern(ObjectPattern):
-    """An object of one type that is equal to another object, which the pattern doesn't keep alive."""
+    """An object of one type that equals another object, which the pattern doesn't keep alive."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind:
@@ -240,7 +240,7 @@ cdef class EqualPattern(ObjectPattern):
 
 
 cdef class SequencePattern(Pattern):
-    """A tuple, namedtuple or list of one length, whose items all fit."""
+    """A tuple, namedtuple or list of one length whose items all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind or len(value) != len(self.items):
@@ -252,7 +252,7 @@ cdef class SequencePattern(Pattern):
 
 
 cdef bint fit_all(tuple patterns, object values, CallTensors* tensors, list kept) except -1:
-    """Whether each value of a sequence fits the pattern in its place."""
+    """Returns True if each value of a sequence fits the pattern at its position."""
     cdef Py_ssize_t i
     for i in range(len(patterns)):
         if not (<Pattern>patterns[i]).fits(values[i], tensors, kept):
@@ -261,7 +261,7 @@ cdef bint fit_all(tuple patterns, object values, CallTensors* tensors, list kept
 
 
 cdef uint64_t digest_of_all(object values, dict kinds) except? 0:
-    """The digest of a sequence."""
+    """Returns the digest of a sequence."""
     cdef uint64_t digest = len(values)
     for value in values:
         digest = mixed(digest, digest_of(value, kinds))
@@ -269,7 +269,7 @@ cdef uint64_t digest_of_all(object values, dict kinds) except? 0:
 
 
 cdef class FieldsPattern(Pattern):
-    """An object of one class of the package attrs, whose attributes all fit."""
+    """An object of one attrs class whose attributes all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         return type(value) is self.kind and fit_all(self.items, self.fields(value), tensors, kept)
@@ -297,7 +297,7 @@ cdef class FlattenedPattern(Pattern):
 
 
 cdef class DictPattern(Pattern):
-    """A dict of the same keys, whose values all fit."""
+    """A dict with the same keys whose values all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind or len(<dict>value) != len(self.items):
@@ -313,7 +313,7 @@ cdef class DictPattern(Pattern):
 
 
 cdef class TracedPattern(Pattern):
-    """Any other value, compared by its TraceType. Ragged and sparse tensors, extension types."""
+    """Any other value, compared by its TraceType: ragged and sparse tensors, extension types."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind:
@@ -353,7 +353,7 @@ cdef class TracedPattern(Pattern):
 
 
 cdef object EagerTensor = ops.EagerTensor
-# What TensorFlow compares by type and value. A bool is equal to an int, but isn't one here.
+# Types that TensorFlow compares by type and value. A bool equals an int, but isn't treated as one here.
 cdef frozenset PLAIN_TYPES = frozenset((bool, int, float, complex, str, bytes, type(None)))
 cdef frozenset DICT_TYPES = frozenset((dict, collections.OrderedDict, collections.defaultdict))
 cdef tuple KNOWN_BY_IDENTITY = (
@@ -368,19 +368,17 @@ cdef class CallPattern:
     Args:
       args: the positional arguments of a call that has this pattern.
       kwargs: its keyword arguments.
-      types: the CallTypes of the trace that the call goes to.
-      kinds: takes a pattern for each type of value, for `digest_of_call`.
-      scope: the device of the `tf.device` scope that the call is in, an empty string outside of one, where TensorFlow has
-        several devices; None where it has one. With several, the tensors of a call must be on the same devices as this
-        one's.
+      types: the CallTypes of the call's trace.
+      kinds: receives a pattern for each type of value, for `digest_of_call`.
+      scope: the device of the call's `tf.device` scope, or "" outside of one, or None if TensorFlow has one device.
+        With several devices, the tensors of a call must be on the same devices as in this call.
 
     Attributes:
-      objects: weak references to the objects that it compares by identity. When one of them is deleted, no call
-        matches.
-      is_open: whether calls of several shapes, or of several values that are converted, fit.
+      objects: weak references to the objects that it compares by identity. If one is deleted, no call matches.
+      is_open: Whether calls with several shapes, or several converted values, fit.
 
     Raises:
-      TypeError: no pattern describes such arguments.
+      TypeError: If no pattern describes these arguments.
     """
 
     def __init__(self, tuple args, dict kwargs, types, dict kinds, scope=None):
@@ -397,17 +395,17 @@ cdef class CallPattern:
         self.rivals = tuple(_rivals(args, kwargs, types.rivals)) if maker.is_open and types.rivals else ()
 
     cdef bint is_of(self, PyObject* scope) except -1:
-        """Whether its calls are in this `tf.device` scope: see `scope_of_devices`."""
+        """Returns True if its calls are in this `tf.device` scope. See `scope_of_devices`."""
         return <PyObject*>self.scope == scope or (scope is not NULL and self.scope == <object>scope)
 
     cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1:
-        """Whether the arguments of a call fit. Writes the handles of its tensors.
+        """Returns True if the arguments of a call fit. Writes the handles of its tensors.
 
         Args:
           args: the positional arguments.
           kwargs: the keyword arguments.
-          tensors: takes the handles.
-          kept: an empty list, or one that was passed before; takes what must live until the end of the call.
+          tensors: receives the handles.
+          kept: a list that receives the objects to keep until the end of the call.
         """
         cdef Py_ssize_t i
         cdef CallTensors others
@@ -430,7 +428,7 @@ cdef class CallPattern:
         return True
 
     cdef bint takes(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1:
-        """Whether the arguments of a call have the types and shapes of the pattern."""
+        """Returns True if the arguments of a call have the types and shapes of the pattern."""
         cdef Py_ssize_t i, count = len(self.positional)
         if len(args) != count or len(kwargs) != len(self.names):
             return False
@@ -454,7 +452,7 @@ cdef class CallPattern:
         return True
 
     def matches(self, tuple args, dict kwargs):
-        """Whether the arguments of a call fit.
+        """Returns True if the arguments of a call fit.
 
         Args:
           args: the positional arguments.
@@ -469,11 +467,11 @@ cdef class CallPattern:
 
 
 class _NeverFits(TypeError):
-    """An object that is among the arguments isn't one that a trace takes."""
+    """Raised if an object among the arguments isn't accepted by a trace."""
 
 
 def _rivals(args, kwargs, types):
-    """The patterns of the traces that TensorFlow prefers if they match."""
+    """Returns the patterns of the traces that TensorFlow prefers if they match."""
     for one in types:
         try:
             yield CallPattern(args, kwargs, one, {})
@@ -482,17 +480,17 @@ def _rivals(args, kwargs, types):
 
 
 def _feeds(kind):
-    """The tensors of a TraceType that are fed."""
+    """Returns the tensors of a TraceType that are fed."""
     return [leaf for leaf in kind.flatten() if leaf.dtype not in OPAQUE]
 
 
 class _PatternMaker:
-    """Makes the patterns of one call's arguments, in the order in which TensorFlow takes their tensors.
+    """Creates the patterns of one call's arguments, in TensorFlow's order of their tensors.
 
     Args:
-      kinds: takes a pattern for each type of value.
-      is_exact: whether the patterns have the values' shapes instead of the trace's.
-      has_devices: whether the patterns include the tensors' devices.
+      kinds: receives a pattern for each type of value.
+      is_exact: Whether the patterns have the values' shapes instead of the trace's.
+      has_devices: Whether the patterns include the tensors' devices.
     """
 
     def __init__(self, kinds, is_exact, has_devices):
@@ -505,7 +503,7 @@ class _PatternMaker:
         self.objects = []
 
     def argument(self, value, kind):
-        """The pattern of an argument of which the trace has an ArgumentType."""
+        """Returns the pattern of an argument for which the trace has an ArgumentType."""
         self._place = kind.feed
         self._is_cast = kind.is_cast
         return self._pattern(value, kind.kind)
@@ -516,7 +514,7 @@ class _PatternMaker:
         return made
 
     def _made(self, value, kind):
-        """The pattern of a value of which the trace has a TraceType."""
+        """Returns the pattern of a value for which the trace has a TraceType."""
         cdef PlainPattern plain
         cdef SequencePattern sequence
         cdef DictPattern mapping
@@ -561,7 +559,7 @@ class _PatternMaker:
         return self._traced(value, kind)
 
     def _tensor(self, value, kind):
-        """The pattern of a tensor, or of a value that becomes one."""
+        """Returns the pattern of a tensor, or of a value that is converted to one."""
         cdef TensorPattern tensor
         cdef ConvertedPattern converted
         cdef ArrayPattern array
@@ -611,7 +609,7 @@ class _PatternMaker:
         return place
 
     def _object(self, value, kind):
-        """The pattern of an object that TensorFlow compares by identity, or whose TraceType is constant."""
+        """Returns the pattern of an object that TensorFlow compares by identity, or whose TraceType is constant."""
         cdef ObjectPattern known
         cdef EqualPattern equal
         if not _may_take(kind, value):
@@ -627,7 +625,7 @@ class _PatternMaker:
         return known
 
     def _traced(self, value, kind):
-        """The pattern of a value that TensorFlow takes apart."""
+        """Returns the pattern of a value that TensorFlow flattens."""
         cdef TracedPattern traced = TracedPattern()
         leaves = kind.flatten()
         if len(_feeds(kind)) != len(leaves):
@@ -649,7 +647,7 @@ class _PatternMaker:
 
 
 def _address_of_memory(tensor):
-    """The name of the device that has a tensor's memory, as an address."""
+    """Returns the name of the device with a tensor's memory, as an address."""
     cdef void* handle = handle_of(tensor)
     if handle is NULL:
         raise TypeError("a tensor of a custom device.")
@@ -657,19 +655,19 @@ def _address_of_memory(tensor):
 
 
 def _is_plain_namedtuple(kind):
-    """Whether a type is a namedtuple whose items equal its fields."""
+    """Returns True if a type is a namedtuple whose items equal its fields."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__iter__ is tuple.__iter__ and (
         kind.__getitem__ is tuple.__getitem__ and kind.__len__ is tuple.__len__
     )
 
 
 def _is_compared(value):
-    """Whether an object's class defines equality."""
+    """Returns True if an object's class defines equality."""
     return type(value).__eq__ is not object.__eq__ and not hasattr(value, "__wrapped__")
 
 
 def _may_take(kind, value):
-    """Whether a trace accepts an object for a TraceType."""
+    """Returns True if a trace accepts an object for a TraceType."""
     if isinstance(value, resource_variable_ops.BaseResourceVariable):
         return value.shape.is_subtype_of(kind.shape) and value.dtype == kind.dtype
     return not isinstance(kind, type_spec.TypeSpec) or from_value(value).is_subtype_of(kind)

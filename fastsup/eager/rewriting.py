@@ -1,4 +1,4 @@
-"""Function definitions, rewritten before they run: calls flattened into the graph, and barriers for XLA's compiler."""
+"""Rewrites function definitions before they run: flattens calls into the graph, and adds barriers for XLA."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _IS_WAIT = re.compile(r"Func/.*/input_control_node/_\d+$")
 
 
 def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -> ops.Graph:
-    """The graph without calls of functions, as far as TensorFlow's optimizer takes functions apart.
+    """Returns the graph without function calls, as far as TensorFlow's optimizer inlines functions.
 
     Args:
-      graph: a graph, all of which is on the first CPU device.
-      kept: names of the tensors and operations that keep their names. Operations that none of them needs may be
+      graph: a graph that is completely on the first CPU device.
+      kept: names of the tensors and operations that keep their names. Operations that none of these needs may be
         dropped.
-      arguments: names of the operations that are arguments of the graph, without resources and variants.
+      arguments: names of the graph's argument operations, without resources and variants.
 
     Returns:
-      Another graph.
+      A new graph.
 
     Raises:
-      tf.errors.OpError: the optimizer refuses the graph.
-      ValueError: the optimized graph is none.
+      tf.errors.OpError: If the optimizer refuses the graph.
+      ValueError: If the optimizer doesn't return a graph.
     """
     graph_def = graph.as_graph_def()
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
@@ -49,8 +49,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))
     _release_effects(optimized)
     _pass_arguments_by(optimized, set(arguments))
-    # The session shares the eager context's functions, so the remaining ones, and the functions that they call, must be
-    # unchanged.
+    # The session shares the eager context's functions, so the remaining ones, and the functions that they call, must
+    # not change.
     library = graph_def.library
     names = {body.signature.name for body in library.function}
     library.function.extend(body for body in optimized.library.function if body.signature.name not in names)
@@ -75,10 +75,10 @@ def _set_waits_apart(nodes: Any) -> None:
 
 
 def _release_effects(graph_def: Any) -> None:
-    """Lets operations from a function run without waiting for arguments that they don't use.
+    """Removes unnecessary waits of a function's operations for arguments that they don't use.
 
-    The optimizer makes all of them wait for all arguments. When TensorFlow runs a function of functions, this gets
-    lost.
+    The optimizer makes all of them wait for all arguments. When TensorFlow runs a function that calls functions, these
+    waits are lost.
     """
     sources: dict[str, set[str]] = {}
     for node in graph_def.node:
@@ -94,10 +94,10 @@ def _release_effects(graph_def: Any) -> None:
 
 
 def _pass_arguments_by(graph_def: Any, arguments: set[str]) -> None:
-    """Lets operations of a function take arguments of the whole graph themselves, and not copies of them.
+    """Makes a function's operations use the graph's arguments directly instead of copies.
 
     TensorFlow's optimizer orders sums by the names of their terms, and a copy has another name. Operations that wait
-    for the copies, because they have an effect, then wait for the copies' predecessors.
+    for the copies because they have an effect then wait for the copies' predecessors.
     """
     copied: dict[str, tuple[str, list[str]]] = {}
     for node in graph_def.node:
@@ -127,23 +127,23 @@ def _is_stateful(op_type: str) -> bool:
     return definition is None or definition.is_stateful
 
 
-# Random numbers of `tf.random.stateless_*`, and so Keras's, start with a key that is computed from the seed
-# (`StatelessRandomGetKeyCounter`). XLA's compiler for the CPU moves that into the loop over the numbers, and recomputes
-# the key for each of them: 16,384 numbers took 11 ms instead of 0.4 (TensorFlow 2.21). An optimization barrier after
-# the key keeps it out.
+# Random numbers of `tf.random.stateless_*`, and therefore Keras's, start with a key that is computed from the seed
+# (`StatelessRandomGetKeyCounter`). XLA's CPU compiler moves this into the loop over the numbers, and recomputes the key
+# for each number: 16,384 numbers took 11 ms instead of 0.4 (TensorFlow 2.21). An optimization barrier after the key
+# prevents this.
 
 _KEY = "StatelessRandomGetKeyCounter"
 _OUTPUTS = ("key", "counter")
-# What follows the name of a key in that of its barrier.
+# The suffix of a barrier's name after the key's name.
 _BARRIER = "/fastsup_barrier"
 
 
 def add_functions(concrete: Any, definitions: Iterable[Any], graph: Any) -> str:
-    """Adds a function that XLA compiles as a whole to a graph, and all that it calls.
+    """Adds a function that XLA compiles as a whole, and all functions that it calls, to a graph.
 
     Args:
       concrete: the ConcreteFunction.
-      definitions: the FunctionDefs of it and of the functions that it calls.
+      definitions: its FunctionDef and those of the functions that it calls.
       graph: the `tf.Graph`, which is the default graph.
 
     Returns:
@@ -156,7 +156,7 @@ def add_functions(concrete: Any, definitions: Iterable[Any], graph: Any) -> str:
     library = graph_pb2.GraphDef()
     library.versions.CopyFrom(graph.as_graph_def().versions)
     library.library.function.extend(definitions)
-    # TensorFlow keeps one function of a name.
+    # TensorFlow keeps one function per name.
     names = {definition.signature.name: f"{definition.signature.name}_for_xla" for definition in definitions}
     for definition in library.library.function:
         _put_barriers(definition)
@@ -166,7 +166,7 @@ def add_functions(concrete: Any, definitions: Iterable[Any], graph: Any) -> str:
 
 
 def _rename(definition: Any, names: dict[str, str]) -> None:
-    """Gives a FunctionDef, and the functions that it calls, other names."""
+    """Renames a FunctionDef and the functions that it calls."""
     definition.signature.name = names[definition.signature.name]
     for node in definition.node_def:
         node.op = names.get(node.op, node.op)
@@ -177,7 +177,7 @@ def _rename(definition: Any, names: dict[str, str]) -> None:
 
 
 def _put_barriers(definition: Any) -> None:
-    """Puts a barrier after each key of a FunctionDef."""
+    """Adds a barrier after each key of a FunctionDef."""
     keys = [(node.name, node.device) for node in definition.node_def if node.op == _KEY]
     replaced = {
         f"{name}:{output}:0": f"{name}{_BARRIER}:output:{place}"

@@ -1,4 +1,4 @@
-"""The self-test of the C++ binding: run in its own process, which may crash. `python -m fastsup.eager.self_test`."""
+"""The self-test of the C++ binding, run by `python -m fastsup.eager.self_test` in its own process, which may crash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run() -> None:
     """Runs lifted functions that use every part of the C++ binding.
 
     Raises:
-      AssertionError: a result isn't what TensorFlow's would be.
+      AssertionError: If a result differs from TensorFlow's.
     """
     here = context.context()
     with tf.device("CPU:0"), context.execution_mode(context.ASYNC):
@@ -106,7 +106,7 @@ def run() -> None:
 
 
 def _is_about_the_machine(error: BaseException | None) -> bool:
-    """True if an error, or one that has led to it, is about memory, threads, files or imports."""
+    """Returns True if an error or its cause is about memory, threads, files or imports."""
     while error is not None:
         if isinstance(error, MemoryError | OSError | ImportError | tf.errors.ResourceExhaustedError):
             return True
@@ -117,10 +117,10 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 
 def main() -> None:
-    """Opens the C++ binding, runs the test, and reports the result; none if the machine is at fault, or on a signal."""
+    """Opens the C++ binding, runs the test, and reports the result, unless the machine is at fault or a signal arrives."""
     # A crash is one of the possible outcomes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The other devices of this machine aren't the question.
+    # The machine's other devices don't matter here.
     tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))
     context.ensure_initialized()
     tf_abi.report(tf_abi.BEGUN)

@@ -1,12 +1,13 @@
-"""Whether lifted graphs may run in this process: only with versions of TensorFlow that were tried, after a self-test.
+"""Determines if lifted graphs may run in this process: only with tested TensorFlow versions, after a self-test.
 
-The C++ binding (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened
-only for listed versions, after a separate process has opened it and run functions. If that process fails or crashes,
-this one never opens the C++ binding, and TensorFlow runs all functions. The test takes a few seconds. A program that
-calls `begin_self_test` doesn't wait for it: TensorFlow runs its functions until the test has passed.
+The C++ binding (csrc/eager_session.cc) calls C++ functions of TensorFlow that aren't part of a stable interface. It is
+therefore opened only for listed versions, after a separate process has opened it and run functions. If that process
+fails or crashes, this process never opens the C++ binding, and TensorFlow runs all functions. The test takes a few
+seconds. A program that calls `begin_self_test` doesn't wait for it: TensorFlow runs its functions until the test has
+passed.
 
-A verdict about TensorFlow is kept, by version and build, in the user's cache: a success permanently, a failure for a
-day. If the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
+The user's cache keeps a verdict about TensorFlow, by version and build: a success permanently, a failure for a day. If
+the self-test can't finish (no memory, a signal, a missing module), the result applies only to this process.
 """
 
 from __future__ import annotations
@@ -41,18 +42,19 @@ from fastsup.eager import calls, eager_session
 __all__ = ["begin_self_test", "forked_reason", "is_testing", "keep_track", "unavailable_reason"]
 
 SELF_TEST_SECS = 180
-# Seconds that the end of a program waits for a self-test: a short program would otherwise never keep a verdict.
+# Maximum seconds that the end of a program waits for a self-test. Otherwise a short program would never store a
+# verdict.
 END_SECS = 15
 _FAILURE_SECS = 24 * 3600
-# How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
+# The progress of a self-test. BEGUN: everything is imported, and the rest is about TensorFlow.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
-# Signals that indicate a crash of the C++ binding; others come from a person, a scheduler or a limit.
+# Signals that indicate a crash of the C++ binding. Others come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
-# What C++ prints before it aborts because the process gets no memory or no thread.
+# The text that C++ prints before it aborts because the process gets no memory or thread.
 _EXHAUSTED = re.compile(
     "bad_alloc|pthread_create|[Oo]ut of memory|Cannot allocate memory|Resource temporarily unavailable"
 )
-# Lines of TensorFlow that aren't errors: the log, and addresses of a stack.
+# Lines of TensorFlow that aren't errors: log lines, and addresses of a stack.
 _NO_ERROR = re.compile(r"WARNING: All log|[IW]\d{4} |\d{4}-\d\d-\d\d \S+ [IW] |\*\*\*| +@ +0x")
 
 _SEE = "See `python -m fastsup docs functions#the-self-test`."
@@ -60,19 +62,19 @@ _SEE = "See `python -m fastsup docs functions#the-self-test`."
 _lock = threading.RLock()
 _outcome: str | None = None
 _process = os.getpid()
-# The lifted steps that there are.
+# The existing lifted steps.
 _steps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _SelfTest(threading.Thread):
-    """The self-test, which the program does not wait for.
+    """The self-test, which the program doesn't wait for.
 
     Attributes:
-      outcome: why it failed; an empty string if it passed. Set when the thread has ended.
+      outcome: reason why it failed, or "" if it passed. Set when the thread has ended.
     """
 
     def __init__(self) -> None:
-        # A daemon: the interpreter waits for other threads before it calls the exit handlers.
+        # A daemon thread, because the interpreter waits for other threads before it calls the exit handlers.
         super().__init__(name="fastsup-self-test", daemon=True)
         self.outcome = ""
         self._child: subprocess.Popen[bytes] | None = None
@@ -97,7 +99,7 @@ class _SelfTest(threading.Thread):
             self.join(END_SECS)
 
 
-# The self-test that the program doesn't wait for, if there is one.
+# The self-test that the program doesn't wait for, or None.
 _test: _SelfTest | None = None
 
 
@@ -122,11 +124,10 @@ def is_testing() -> bool:
 
 
 def unavailable_reason() -> str:
-    """Opens the C++ binding if that is possible. The first call may run the self-test, or wait for
-    it, for a few seconds.
+    """Opens the C++ binding if possible. The first call may run the self-test, or wait for it, for a few seconds.
 
     Returns:
-      Why no function can be lifted in this process; an empty string if functions can be lifted.
+      Reason why no function can be lifted in this process, or "" if functions can be lifted.
     """
     global _outcome
     test = _test
@@ -141,12 +142,12 @@ def unavailable_reason() -> str:
 
 
 def forked_reason() -> str:
-    """The reason why lifted functions can't be called at all: an empty string except in children of `os.fork()`."""
+    """Returns the reason why lifted functions can't be called, which is "" except in children of `os.fork()`."""
     return fork_reason(_process, "lifted")
 
 
 def keep_track(step: Any) -> None:
-    """Lets the end of the program empty a lifted step's boxes.
+    """Makes the end of the program empty a lifted step's slots.
 
     Args:
       step: the LiftedStep, or another object with its methods `leave_open` and `release_all`.
@@ -155,10 +156,10 @@ def keep_track(step: Any) -> None:
 
 
 def open_untested() -> str:
-    """Opens the C++ binding without a self-test: for the self-test itself.
+    """Opens the C++ binding without a self-test, for the self-test itself.
 
     Returns:
-      Why it can't be opened; an empty string if it is open.
+      Reason why it can't be opened, or "" if it is open.
     """
     try:
         eager_session.open_binding(_libraries())
@@ -180,12 +181,12 @@ def _why_unknown() -> str:
 
 
 def _folder() -> Path:
-    """TensorFlow's folder."""
+    """Returns TensorFlow's folder."""
     return Path(pywrap_tensorflow.__file__).resolve().parent.parent
 
 
 def _libraries() -> list[str]:
-    """The libraries of TensorFlow that may have the symbols."""
+    """Returns TensorFlow's libraries that may have the symbols."""
     folder = _folder()
     names = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2", "python/_pywrap_tensorflow_internal.so",
              "python/lib_pywrap_tensorflow_common.so")  # fmt: skip
@@ -193,7 +194,7 @@ def _libraries() -> list[str]:
 
 
 def _kept_verdict() -> str | None:
-    """The verdict of an earlier process; None if there is none, or an old one."""
+    """Returns the verdict of an earlier process, or None if there is none or it is outdated."""
     place = _outcome_file()
     if place is not None:
         try:
@@ -219,7 +220,7 @@ def _why_self_test_failed() -> str:
 
 
 def _test_and_keep(started: Any = None) -> str:
-    """Runs the self-test. Keeps a verdict for later processes. Returns why it failed, or ""."""
+    """Runs the self-test, and stores a verdict for later processes. Returns the reason why it failed, or ""."""
     place = _outcome_file()
     outcome, is_verdict = _self_test(started)
     if is_verdict and place is not None:
@@ -239,7 +240,7 @@ def _test_and_keep(started: Any = None) -> str:
 
 
 def _build() -> str:
-    """A name for this build of TensorFlow, of fastsup and of Python, as this process has imported them."""
+    """Returns a name for this build of TensorFlow, fastsup and Python, as imported in this process."""
     files = [*_libraries(), *map(str, sorted(Path(__file__).parent.glob("*.py"))), eager_session.__file__]
     build = [versions.__version__, versions.__git_version__, sys.version, platform.platform()]
     for name in files:
@@ -250,11 +251,11 @@ def _build() -> str:
 
 
 def _outcome_file() -> Path | None:
-    """The file with the outcome for this build. None if the user has no folder for it."""
+    """Returns the file with the outcome for this build, or None if the user has no folder for it."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):  # The specification has relative ones ignored.
+    if not os.path.isabs(cache):  # The specification says that relative paths are ignored.
         cache = os.path.join(os.path.expanduser("~"), ".cache")
-    # A user without a home: never the current folder, where anyone may have put an outcome.
+    # For a user without a home, never use the current folder, where anyone may have put an outcome.
     return Path(cache, "fastsup", f"{_build()}.json") if os.path.isabs(cache) else None
 
 
@@ -263,18 +264,18 @@ def report(state: str, reason: str = "") -> None:
 
     Args:
       state: BEGUN, PASSED or FAILED.
-      reason: why it failed.
+      reason: reason for a failure.
     """
     print(_build(), state, " ".join(reason.split()), flush=True)
 
 
 def _self_test(started: Any = None) -> tuple[str, bool]:
-    """Runs the self-test in its own process: why functions can't be lifted, and whether that is TensorFlow's fault."""
+    """Runs the self-test in its own process. Returns the reason of a failure, and True if TensorFlow is at fault."""
     try:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, started, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
         return f"the self-test didn't finish within {SELF_TEST_SECS} seconds", False
-    except (OSError, TypeError, ValueError) as error:  # Also for entries that a program has added to sys.modules.
+    except (OSError, TypeError, ValueError) as error:  # Also caused by entries that a program added to sys.modules.
         if is_user_error(error):
             raise
         return f"the self-test couldn't be started: {error}", False
@@ -295,7 +296,7 @@ def _self_test(started: Any = None) -> tuple[str, bool]:
 
 
 def _end() -> None:
-    """The program ends: lifted graphs no longer run, and iterators and tables in boxes go before their devices."""
+    """Prepares the exit. Lifted graphs no longer run, and iterators and tables in slots are deleted before devices."""
     calls.share(None)
     if forked_reason():
         return
@@ -307,7 +308,7 @@ def _end() -> None:
 
 
 def _forget() -> None:
-    """In a child of `os.fork()`: the threads of the runtime and of a self-test aren't there."""
+    """Resets the state in a child of `os.fork()`, which lacks the threads of the runtime and of a self-test."""
     global _lock, _test
     _lock, _test = threading.RLock(), None
     calls.share(None)

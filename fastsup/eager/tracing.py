@@ -1,4 +1,4 @@
-"""TensorFlow's side of a call: its traces, its rules of which ConcreteFunction a call gets, the tensors it makes."""
+"""TensorFlow's part of a call: its traces, the choice of a ConcreteFunction, and the conversion to tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fastsup.runtime.own_frames import OwnFrames
 __all__ = ["ArgumentType", "CallTypes", "ConcreteTracer", "FunctionTracer"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
-# Other traces that may take calls of one trace, which are compared in each call.
+# Maximum number of other traces that may accept calls of one trace. They are compared in each call.
 _MOST_RIVALS = 8
 
 
@@ -31,9 +31,9 @@ class ArgumentType:
     """One argument of a trace.
 
     Args:
-      kind: TensorFlow's TraceType of it.
-      feed: the place of its first tensor among the feeds.
-      is_cast: whether a signature has TensorFlow convert other values to tensors.
+      kind: its TraceType in TensorFlow.
+      feed: the position of its first tensor among the feeds.
+      is_cast: Whether a signature makes TensorFlow convert other values to tensors.
     """
 
     kind: Any
@@ -46,12 +46,12 @@ class CallTypes:
     """A trace's arguments in a call.
 
     Args:
-      positional: for each positional argument.
-      keywords: for each keyword argument, by its name.
-      defaults: pairs of the value of a parameter that the call leaves out, and its type.
-      feeds: number of tensors that are fed.
+      positional: one for each positional argument.
+      keywords: one for each keyword argument, by name.
+      defaults: pairs of an omitted parameter's value and its type.
+      feeds: number of fed tensors.
       rivals: the arguments of other traces, which TensorFlow prefers in calls that they accept. None if they are
-        unknown or too many: the types then apply only to calls with the same shapes.
+        unknown or too many. The types then apply only to calls with the same shapes.
     """
 
     positional: list[ArgumentType]
@@ -62,7 +62,7 @@ class CallTypes:
 
 
 class ConcreteTracer:
-    """A ConcreteFunction: all calls are its own.
+    """A ConcreteFunction, which accepts all its calls.
 
     Args:
       function: the ConcreteFunction.
@@ -76,7 +76,7 @@ class ConcreteTracer:
         self.calls: CallCount = CallCount(None)
 
     def why_untraceable(self) -> str:
-        """Returns why TensorFlow can't provide a trace; an empty string if it can."""
+        """Returns the reason why TensorFlow can't provide a trace, or "" if it can."""
         return ""
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any, Any, bool]:
@@ -87,7 +87,7 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Returns:
-          Whether the function has run, and its result; the ConcreteFunction, and whether this call traced it.
+          True if the function has run, and its result; the ConcreteFunction, and True if this call traced it.
         """
         return False, None, self._function, False
 
@@ -95,11 +95,11 @@ class ConcreteTracer:
         """Counts a successful call, for TensorFlow's warning about retracing.
 
         Args:
-          is_new: whether the call has traced.
+          is_new: Whether the call traced.
         """
 
     def inputs(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Returns the tensors that TensorFlow makes of a call's arguments, without captured ones.
+        """Returns the tensors that TensorFlow creates from a call's arguments, without captured ones.
 
         Args:
           concrete: the ConcreteFunction.
@@ -107,14 +107,14 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Raises:
-          TypeError: they aren't arguments of the function.
-          ValueError: a value among them can't be made into a tensor.
+          TypeError: If `args` and `kwargs` aren't arguments of the function.
+          ValueError: If a value among them can't be converted to a tensor.
         """
         flat = self._flat(concrete, args, kwargs)
         return [_as_tensor(value, inside) for value, inside in zip(flat, concrete.graph.inputs, strict=False)]
 
     def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The values of a call in the order of the function's inputs, as TensorFlow finds them.
+        """Returns the values of a call in the order of the function's inputs, as TensorFlow finds them.
 
         A ConcreteFunction has two signatures: the Python function's, and one with a tensor for each input. One created
         from a graph has only the second. One from `wrap_function` takes the arguments of its trace.
@@ -137,7 +137,7 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Raises:
-          TypeError: they aren't arguments of the function in the structure in which it was traced.
+          TypeError: If the arguments don't have the structure with which the function was traced.
         """
         is_wrapped = _is_wrapped(concrete)
         if not is_wrapped:
@@ -182,11 +182,11 @@ class ConcreteTracer:
         return CallTypes([positional[place] for place in range(len(args))], keywords, defaults, feeds)
 
     def _signature(self, traced: Any) -> tuple[Any, dict[str, Any]]:
-        """The FunctionType that calls are bound by, and the default values of its parameters."""
+        """Returns the FunctionType that binds calls, and the default values of its parameters."""
         return traced, {}
 
     def _rivals(self, concrete: Any) -> list[Any] | None:
-        """The FunctionTypes of the other traces that may take calls of a trace."""
+        """Returns the FunctionTypes of the other traces that may accept calls of a trace."""
         return []
 
 
@@ -194,7 +194,7 @@ class FunctionTracer(ConcreteTracer):
     """A `tf.function`, which is traced for new kinds of arguments.
 
     Args:
-      function: what `tf.function` gave.
+      function: the result of `tf.function`.
     """
 
     def __init__(self, function: polymorphic_function.Function) -> None:
@@ -204,7 +204,7 @@ class FunctionTracer(ConcreteTracer):
         self._skeletons: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any, Any, bool]:
-        """Finds the ConcreteFunction of a call. May trace: the first time as TensorFlow's first call does."""
+        """Finds the ConcreteFunction of a call. May trace, the first time like TensorFlow's first call."""
         function = self._function
         traces = function.experimental_get_tracing_count()
         with OwnFrames():
@@ -241,7 +241,7 @@ class FunctionTracer(ConcreteTracer):
           kwargs: the keyword arguments.
 
         Returns:
-          Whether the function has run, and its result.
+          True if the function has run, and its result.
         """
         if self._is_traced():
             return False, None
@@ -271,7 +271,7 @@ class FunctionTracer(ConcreteTracer):
                 del function._initialize, function._initialize_uninitialized_variables
 
     def why_untraceable(self) -> str:
-        """Returns why TensorFlow can't provide a trace; an empty string if it can."""
+        """Returns the reason why TensorFlow can't provide a trace, or "" if it can."""
         function = self._function
         if function._created_variables and function._no_variable_creation_config is None:
             with function._lock:  # TensorFlow holds it while it traces for the first time.
@@ -292,10 +292,10 @@ class FunctionTracer(ConcreteTracer):
         return options.polymorphic_type, options.default_values
 
     def _rivals(self, concrete: Any) -> list[Any] | None:
-        """Those that were made earlier, take arguments of the same structure, and have shapes in common with it.
+        """Returns earlier traces with the same structure of arguments that have shapes in common with this trace.
 
-        TensorFlow takes the narrowest trace that fits, and the first one if none is narrower than the others. A later
-        trace is created only for calls that no trace matches, so it takes no calls from this one.
+        TensorFlow uses the narrowest trace that fits, or the first one if none is narrowest. A later trace is created
+        only for calls that no trace matches, so it takes no calls from this one.
         """
         cache = self._function._variable_creation_config.function_cache
         with self._function._lock:  # TensorFlow holds it while it adds a trace.
@@ -314,7 +314,7 @@ class FunctionTracer(ConcreteTracer):
         return rivals if len(rivals) <= _MOST_RIVALS else None
 
     def _skeleton(self, concrete: Any) -> Any:
-        """What stays of a trace's types without the shapes."""
+        """Returns a trace's types without the shapes."""
         skeleton = self._skeletons.get(concrete)
         if skeleton is None:
             parameters = concrete.function_type.parameters.values()
@@ -332,12 +332,12 @@ def _is_fed(leaf: Any) -> bool:
 
 
 def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
-    """The TraceType of each parameter, and the place of its first feed."""
+    """Returns the TraceType of each parameter, and the position of its first feed."""
     kinds = {}
     feed = 0
 
     def place(parameter: Any) -> str:
-        """In the order of TensorFlow's flat inputs: keyword-only inputs come last, sorted by name."""
+        """Returns a sort key for the order of TensorFlow's flat inputs: keyword-only ones come last, sorted by name."""
         return str(parameter.name) if parameter.kind is parameter.KEYWORD_ONLY else ""
 
     for parameter in sorted(traced.parameters.values(), key=place):
@@ -347,7 +347,7 @@ def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
 
 
 def _without_shapes(kind: Any) -> Any:
-    """A TraceType without the shapes of its tensors, to be compared."""
+    """Returns a TraceType without the shapes of its tensors, to be compared."""
     if isinstance(kind, tensor.TensorSpec):
         return kind.dtype
     if isinstance(kind, type_spec.TypeSpec):
@@ -363,7 +363,7 @@ def _without_shapes(kind: Any) -> Any:
 
 
 def _parts(kind: Any) -> Iterator[Any]:
-    """The TraceTypes of which one is made."""
+    """Yields the TraceTypes of the parts of a TraceType."""
     if isinstance(kind, default_types.List):
         kind = kind.components_tuple
     elif isinstance(kind, default_types.NamedTuple):
@@ -387,12 +387,12 @@ def _of_structure(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _is_wrapped(concrete: Any) -> bool:
-    """True for a function from `wrap_function`, which accepts only its inputs."""
+    """Returns True for a function from `wrap_function`, which accepts only its inputs."""
     return concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction)
 
 
 def _types_of_inputs(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
-    """A ConcreteFunction's arguments in a call that passes a tensor for each input."""
+    """Returns a ConcreteFunction's arguments in a call that passes a tensor for each input."""
     inputs = concrete.graph.inputs[: len(concrete.graph.inputs) - len(concrete.graph.captures)]
     names = [function_types.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords or ()]
     signature = getattr(concrete, "_signature", None) or [None] * len(inputs)

@@ -1,8 +1,8 @@
-"""Estimator: the names of `tf.estimator`, which TensorFlow has no longer had since 2.16.
+"""Estimator: the names of `tf.estimator`, which TensorFlow removed in version 2.16.
 
-A function builds the model. An `Estimator` trains, evaluates, predicts with and exports the model, in fastsup's
-sessions. The session-run hooks are those of `fastsup.train`. The canned models (`DNNClassifier`, ...) and the heads
-come from the extra `fastsup[canned]`.
+A function builds the model. An `Estimator` trains, evaluates, exports and predicts with this model, in fastsup's
+sessions. The session-run hooks are the hooks of `fastsup.train`. The extra `fastsup[canned]` adds the canned models
+(`DNNClassifier`, ...) and the heads.
 """
 
 from typing import Any
@@ -111,7 +111,7 @@ __all__ = [
     "train_and_evaluate",
 ]
 
-# Names of these modules, for programs that look for them here.
+# Names of these modules that programs import from here.
 _ELSEWHERE = tuple(
     (name, f"use {module.__name__}.{name}.")
     for module, names in ((experimental, (*experimental.__all__, *EXPERIMENTAL)), (export, export.__all__))

@@ -1,7 +1,7 @@
-"""Writes a GraphDef as text, also in a thread, many times as fast as protobuf: the same text as `tf.io.write_graph`.
+"""Writes a GraphDef as text, much faster than protobuf, with the same result as `tf.io.write_graph`.
 
 Protobuf writes a message field by field, by reflection, and the bytes of a constant one by one. The nodes of a graph
-have few fields and mostly equal attributes, so most of the text can be cached; bytes are escaped all at once.
+have few fields and mostly equal attributes, so most of the text is cached, and bytes are escaped all at once.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from tensorflow.python.lib.io import file_io
 from fastsup.common.file_system import write_whole
 from fastsup.common.interpreter_end import no_interpreter_exit
 
-# The escape sequence of each byte. NumPy pads the shorter ones with zero bytes, which no escape sequence contains.
+# The escape sequence of each byte. NumPy pads shorter ones with zero bytes, which no escape sequence contains.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
-# Before 2.21, TensorFlow formats a float as Python formats the double of the same value. Protobuf 7 can't: it lacks the
-# argument, and TensorFlow 2.20's own `tf.io.write_graph` fails with it.
+# Before 2.21, TensorFlow formats a float as Python formats the double with the same value. Protobuf 7 lacks the
+# argument for this, and TensorFlow 2.20's own `tf.io.write_graph` fails with it.
 _BEFORE_2_21 = tuple(map(int, versions.VERSION.split(".")[:2])) < (2, 21)
 _HAS_FLOAT_FORMAT = "float_format" in inspect.signature(text_format.MessageToString).parameters
 _FLOATS = {"float_format": ""} if _BEFORE_2_21 and _HAS_FLOAT_FORMAT else {}
-# Size in bytes above which attributes aren't cached, because they are seldom equal.
+# Size in bytes above which attributes aren't cached, because they are rarely equal.
 _MANY_BYTES = 1024
 _WRITTEN_BY_NAME = frozenset({"name", "op", "input", "device", "attr"})
 _UP_TO_CONTENT = frozenset({"dtype", "tensor_shape", "version_number", "tensor_content"})
 
 
 def write_graph_as_text(graph_def: graph_pb2.GraphDef, directory: str, name: str) -> None:
-    """Writes the file that `tf.io.write_graph` writes, atomically."""
+    """Atomically writes the same file as `tf.io.write_graph`."""
     if not directory.startswith("gs:"):  # Google Cloud Storage has no directories.
         file_io.recursive_create_dir(directory)
     write_whole(os.path.join(directory, name), graph_as_text(graph_def))
 
 
 def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:
-    """Converts a graph to the text that `tf.io.write_graph` writes."""
+    """Converts a graph to the same text as `tf.io.write_graph`."""
     without_nodes = graph_pb2.GraphDef()
     for field, value in graph_def.ListFields():
         if field.name == "node":
@@ -57,7 +57,7 @@ def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:
 
 
 def _lines(node: node_def_pb2.NodeDef) -> Iterator[str]:
-    # TensorFlow accepts no names that need escapes.
+    # TensorFlow doesn't accept names that need escapes.
     yield f'node {{\n  name: "{node.name}"\n  op: "{node.op}"\n'
     for name in node.input:
         yield f'  input: "{name}"\n'
@@ -121,7 +121,7 @@ def _large_tensor(key: str, tensor: Any) -> str:
 
 
 class GraphWriting:
-    """Writes a file with a graph in a thread, which starts at once."""
+    """Writes a file with a graph in a thread, which starts immediately."""
 
     def __init__(self, graph_def: Any, directory: str, name: str) -> None:
         self._error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""Event files: hooks that write often collect their summaries, and a session's files are closed with it."""
+"""Buffers the summaries of hooks that write often, and closes a session's event files with the session."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from tensorflow.python.summary.writer import writer as tf_writer
 
 from fastsup.core.probe import callback_part_here
 
-# Buffers of summaries: hooks that write often collect their summaries, and write them to the event file together.
+# Buffers of summaries. Hooks that write often collect their summaries, and write them to the event file together.
 #
 # A FileWriter passes each event to its own thread, through a queue of ten events. Waking that thread, and sharing the
 # interpreter's lock with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
-# and writes them into the file's own buffer without waking the thread.
-#
-# The FileWriter is the program's too, by FileWriterCache. What the program adds comes after what was buffered before,
-# and when it flushes the writer or closes it, the buffered summaries are in the file.
+# and writes them into the file's own buffer without waking the thread.  Through FileWriterCache, the program uses the
+# same FileWriter. The program's events come after earlier buffered ones, and when it flushes or closes the writer, the
+# buffered summaries are in the file.
 
 _LIMIT = 256
 _MAX_AGE_SECS = 1.0
-# Methods of a FileWriter before which the buffer is written. `_add_event` is that of `add_summary` and `add_graph`.
+# Methods of a FileWriter before which the buffer is written. `add_summary` and `add_graph` call `_add_event`.
 _AFTER_BUFFERED = ("_add_event", "add_event", "close", "flush")
 
 
@@ -73,7 +72,7 @@ class EventBuffer:
 
 
 def _is_idle(event_writer: Any) -> bool:
-    """Returns True if the thread's queue is empty: an event that skips the thread then keeps its place."""
+    """Returns True if the thread's queue is empty, so that an event that skips the thread keeps its place."""
     return (
         type(event_writer) is event_file_writer.EventFileWriter
         and not event_writer._closed
@@ -107,14 +106,14 @@ _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionar
 
 
 def buffer_for(writer: Any) -> EventBuffer | None:
-    """Returns the buffer that all hooks with a writer share; None if the writer isn't TensorFlow's own FileWriter."""
+    """Returns the buffer that all hooks with a writer share, or None if it isn't TensorFlow's own FileWriter."""
     if type(writer) is not tf_writer.FileWriter or "add_summary" in vars(writer):
         return None
     buffer = _buffers.get(writer)
     if buffer is None and type(getattr(writer, "_seen_summary_tags", None)) is set:
         buffer = _buffers[writer] = EventBuffer(writer)
         for name in _AFTER_BUFFERED:
-            # One that the program has replaced stays the program's.
+            # A method that the program replaced remains the program's.
             vars(writer).setdefault(name, functools.partial(_call_after_buffered, weakref.ref(writer), name))
     return buffer
 
@@ -126,10 +125,10 @@ def flush_summaries(writer: Any) -> None:
         buffer.flush()
 
 
-# The lifecycle of summary writers: a session's event files are closed with it, and the next event opens another file.
+# The lifecycle of summary writers. A session's event files are closed with it, and the next event opens another file.
 #
 # TensorFlow keeps one FileWriter per directory in its FileWriterCache and never closes it, so each directory costs a
-# thread and two file descriptors. Here the writer stays in the cache and only its file is closed.
+# thread and two file descriptors. Here, the writer stays in the cache, and only its file is closed.
 
 _open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 _of_parent: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -154,20 +153,20 @@ class ClosedEventFile:
         writer = self._writer
         with _lock:
             if writer.event_writer is self:
-                # TensorFlow names files by the second and overwrites a file of the same name. TensorBoard reads the
+                # TensorFlow names files by the second, and overwrites a file with the same name. TensorBoard reads the
                 # files in the order of their names.
                 suffix = f".{next(_reopened):06}"
                 writer.event_writer = event_file_writer.EventFileWriter(self._logdir, *self._queue_options, suffix)
         writer.event_writer.add_event(event)
 
     def flush(self) -> None:
-        """Does nothing: the closed file is complete."""
+        """Does nothing, because the closed file is complete."""
 
     def close(self) -> None:
-        """Does nothing: the file is closed already."""
+        """Does nothing, because the file is already closed."""
 
     def reopen(self) -> None:
-        """Does nothing: the next event opens a file."""
+        """Does nothing, because the next event opens a file."""
 
 
 def _leave_to_parent() -> None:
@@ -190,8 +189,8 @@ def register_session(session: Any) -> None:
 def close_writers(session: Any) -> None:
     """Closes the event files of a session's hooks, except files that another registered session writes.
 
-    A writer of the program's own, which isn't in TensorFlow's cache, is flushed. Errors are logged. A child of
-    `os.fork()` doesn't change the files of its parent's sessions.
+    Flushes a program's own writer, which isn't in TensorFlow's cache. Logs errors. A child of `os.fork()` doesn't
+    change the files of its parent's sessions.
     """
     if session in _of_parent:
         return
@@ -230,11 +229,11 @@ def _is_shared(writer: Any) -> bool:
 
 
 def _close_file(writer: Any) -> bool:
-    """Closes the file of a writer, which stays usable. Returns False for a writer of another class, or a closed one."""
+    """Closes a writer's file. The writer stays usable. Returns False for a writer of another class, or a closed one."""
     event_writer = writer.event_writer
     if type(event_writer) is not event_file_writer.EventFileWriter or writer._closed:
         return False
-    # Before the file is closed: another thread's event must go to the next file.
+    # Before the file is closed, because another thread's event must go to the next file.
     writer.event_writer = ClosedEventFile(writer, event_writer)
     event_writer.close()
     return True

@@ -1,4 +1,4 @@
-"""Experiment: trains and evaluates an Estimator, as `tf.contrib.learn.Experiment` did."""
+"""Experiment, which trains and evaluates an Estimator like `tf.contrib.learn.Experiment`."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """Checks of the arguments of an Experiment.
 
-The reference's tests pass strings instead of functions, numbers of steps, metrics and listeners, and read where they
-arrive. So a string is passed on unchecked.
+TensorFlow's own tests pass strings as functions, numbers of steps, metrics and listeners, and check where these arrive.
+Strings are therefore passed on unchecked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_ITERABLE = "`{name}` must be an iterable, or `None`. Got {value!r}."
 
 
 def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
-    """True for an `Estimator`, False for an estimator of the older kind. Refuses any other object."""
+    """Returns True for an `Estimator`, False for an older estimator. Refuses any other object."""
     if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
             raise ValueError(
@@ -54,14 +54,14 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
 
 
 def check_functions(**arguments: Any) -> None:
-    """Refuses input functions that can't be called. None is allowed: a task may not need all of the data."""
+    """Refuses input functions that can't be called. None is allowed, because a task may not need all of the data."""
     for name, value in arguments.items():
         if value is not None and not callable(value) and not isinstance(value, str):
             raise ValueError(f"`{name}` must be a function that returns the data, or `None`. Got {value!r}.")
 
 
 def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
-    """Adapts a `continuous_eval_predicate_fn`, of `eval_results` and perhaps `checkpoint_path`. None never stops."""
+    """Adapts a `continuous_eval_predicate_fn` to two arguments, (eval_results, checkpoint_path). None never stops."""
     if function is None:
         return lambda eval_results, checkpoint_path: True
     if not callable(function):
@@ -72,7 +72,7 @@ def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
 
 
 def check_seconds(**arguments: Any) -> None:
-    """Refuses arguments that are neither a finite number of seconds nor None. Warns about negative numbers and NaN."""
+    """Refuses arguments other than a finite number of seconds or None. Warns about negative numbers and NaN."""
     for name, value in arguments.items():
         if value is None:
             continue
@@ -84,9 +84,9 @@ def check_seconds(**arguments: Any) -> None:
 
 
 def check_steps(positive: bool, **arguments: Any) -> None:
-    """Refuses arguments that aren't a number of steps, or None. A fraction of a step counts as a whole one.
+    """Refuses arguments other than a number of steps or None. A fraction of a step counts as a whole one.
 
-    With `positive` it refuses 0 and negative numbers too. Without, it warns about negative numbers.
+    If `positive`, also refuses 0 and negative numbers. Otherwise only warns about negative numbers.
     """
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
@@ -100,7 +100,7 @@ def check_steps(positive: bool, **arguments: Any) -> None:
 
 
 def _is_hook_or_monitor(value: Any) -> bool:
-    """True for the hooks of an estimator of the older kind, which also takes objects with `begin` and `end`."""
+    """Returns True for the hooks of an older estimator, which also accepts objects with `begin` and `end`."""
     return is_hook(value) or all(callable(getattr(value, method, None)) for method in ("begin", "end"))
 
 
@@ -109,7 +109,7 @@ def _is_hook_or_full_monitor(value: Any) -> bool:
 
 
 def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors: bool = False) -> list[Any]:
-    """Lists the hooks that were given for an argument."""
+    """Checks the hooks given for an argument, and returns them as a list."""
     for_core = _is_hook_or_full_monitor if monitors else is_hook
     return check_members(
         name,
@@ -122,7 +122,7 @@ def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors
 
 
 def check_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | str | None:
-    """Lists the listeners that were given as `saving_listeners`; None for None."""
+    """Checks the listeners given as `saving_listeners`, and returns them as a list. Returns None for None."""
     if saving_listeners is None:
         return None
     if not for_core_estimator:

@@ -37,13 +37,13 @@ def log_and_sleep(message: str, seconds: float) -> None:
 
 
 def has_reached(train_steps: int | None, eval_result: Any) -> bool:
-    """True if the metrics are of the global step at which training ends, or of a later one."""
+    """Returns True if the metrics belong to the global step at which training ends, or a later one."""
     global_step = eval_result.get(ops.GraphKeys.GLOBAL_STEP) if eval_result else None
     return bool(global_step and train_steps and global_step >= train_steps)
 
 
 class _NothingToEvaluateLog:
-    """Warns, every ten minutes at most, that there is no checkpoint to evaluate."""
+    """Warns at most every ten minutes that there is no checkpoint to evaluate."""
 
     def __init__(self) -> None:
         self._last_warning_time: float = 0
@@ -72,10 +72,10 @@ def evaluate_continuously(
     only_once: bool,
     liveness: PeerLiveness,
 ) -> None:
-    """Evaluates new checkpoints until training has ended, or until a predicate is False.
+    """Evaluates new checkpoints until training has ended or a predicate returns False.
 
-    The predicate gets metrics and path of the last checkpoint. The metrics are None at first, and {} if nothing was
-    evaluated.
+    The predicate receives the metrics and path of the last checkpoint. The metrics are None before the first
+    evaluation, and {} if nothing was evaluated.
     """
 
     def latest() -> Any:
@@ -103,7 +103,7 @@ def evaluate_continuously(
             )
             return
         start = steady()
-        # Read before `latest`, which then returns the final checkpoint if training has ended.
+        # Read this before `latest`, which then returns the final checkpoint if training has ended.
         is_last = watcher.chief_has_ended()
         path = latest()
         if path and not (only_once and path == evaluated_path):
@@ -138,14 +138,14 @@ class Evaluation:
         """Evaluates once.
 
         Args:
-          delay_secs: seconds to wait first. None: eval_delay_secs.
-          name: name of the evaluation. None: "one_pass".
+          delay_secs: seconds to wait first. If None, uses eval_delay_secs.
+          name: name of the evaluation. If None, uses "one_pass".
 
         Returns:
-          Dictionary from names of metrics to values.
+          Dictionary from metric names to values.
 
         Raises:
-          ValueError: delay_secs isn't a number of seconds.
+          ValueError: If delay_secs isn't a number of seconds.
         """
         check_seconds(delay_secs=delay_secs)
         log_and_sleep(
@@ -161,21 +161,21 @@ class Evaluation:
         continuous_eval_predicate_fn: Any = None,
         name: str = "continuous",
     ) -> None:
-        """Evaluates and exports each new checkpoint, until a checkpoint of train_steps was evaluated.
+        """Evaluates and exports each new checkpoint until a checkpoint of train_steps has been evaluated.
 
         Args:
-          delay_secs: seconds to wait first. None: eval_delay_secs.
-          throttle_delay_secs: minimum seconds from the start of one evaluation to the start of the next. None:
+          delay_secs: seconds to wait first. If None, uses eval_delay_secs.
+          throttle_delay_secs: minimum seconds from the start of one evaluation to the start of the next. If None, uses
             continuous_eval_throttle_secs.
-          evaluate_checkpoint_only_once: True to evaluate a checkpoint only once.
-          continuous_eval_predicate_fn: function of `eval_results`, or of that and an argument named `checkpoint_path`,
-            that returns False to stop. Called before each attempt: first with None, then with the last metrics, or with
-            {} if there was nothing to evaluate.
+          evaluate_checkpoint_only_once: Whether to evaluate a checkpoint only once.
+          continuous_eval_predicate_fn: function of `eval_results`, and optionally of an argument named
+            `checkpoint_path`, that returns False to stop. Called before each attempt. `eval_results` is None the first
+            time, then the last metrics, or {} if there was nothing to evaluate.
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the predicate isn't callable, or a delay isn't a number of seconds.
+          tf.errors.DeadlineExceededError: If no training task is alive.
         """
         self._continuous_eval(
             self._eval_input_fn,
@@ -199,8 +199,8 @@ class Evaluation:
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the predicate isn't callable, or a delay isn't a number of seconds.
+          tf.errors.DeadlineExceededError: If no training task is alive.
         """
         self._continuous_eval(
             self._train_input_fn,
@@ -234,14 +234,14 @@ class Evaluation:
         )
 
     def _evaluate_and_export(self, input_fn: Any, name: str, export: bool, path: Any) -> Any:
-        # Never None, with which the predicate is called before the first evaluation.
+        # Not None, which stands for the first call of the predicate.
         eval_result = self._call_evaluate(input_fn=input_fn, name=name, checkpoint_path=path) or {}
         if export:
             self._export(eval_result, checkpoint_path=path)
         return eval_result
 
     def _require_eval_input_fn(self) -> None:
-        """Raises before training, rather than in the evaluation that follows, if eval_input_fn is missing."""
+        """Raises an error before training, instead of in the following evaluation, if eval_input_fn is missing."""
         if self._eval_input_fn is None:
             raise ValueError("`eval_input_fn` is None. Give the Experiment a function that returns the data.")
 

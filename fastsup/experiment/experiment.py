@@ -1,4 +1,4 @@
-"""Experiment: trains and evaluates an Estimator. ExportStrategy: a named function that exports it."""
+"""Experiment, which trains and evaluates an Estimator, and ExportStrategy, a named function that exports it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ExportStrategy(_ExportStrategy):
     Args:
       name: name of the directory under `export` for the exports.
       export_fn: function of the first two to five of (estimator, export_path, checkpoint_path, eval_result,
-        strip_default_attrs). The third to the fifth are passed by name.
-      strip_default_attrs: value of the argument of that name.
+        strip_default_attrs). The last three are passed by name.
+      strip_default_attrs: value of the argument with that name.
     """
 
     __slots__ = ()
@@ -59,14 +59,14 @@ class ExportStrategy(_ExportStrategy):
         Args:
           estimator: the Estimator.
           export_path: directory for the export.
-          checkpoint_path: path of the checkpoint to export. None: the newest one.
+          checkpoint_path: path of the checkpoint to export. If None, exports the newest one.
           eval_result: metrics of this checkpoint.
 
         Returns:
           The result of `export_fn`: the path of the exported directory.
 
         Raises:
-          ValueError: `export_fn` has an argument eval_result and no argument checkpoint_path.
+          ValueError: If `export_fn` has an argument eval_result but no argument checkpoint_path.
         """
         arguments = function_utils.fn_args(self.export_fn)
         named: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class ExportStrategy(_ExportStrategy):
 
 
 def as_export_strategies(values: Any) -> tuple[ExportStrategy, ...]:
-    """Checks the export strategies that were given for an argument. Returns them as a tuple."""
+    """Checks the export strategies given for an argument, and returns them as a tuple."""
     if not values:
         return ()
     if isinstance(values, ExportStrategy):
@@ -106,36 +106,36 @@ _DEFAULT_STEPS_PER_ITERATION = 1000
 class Experiment(Training, Evaluation):
     """Trains and evaluates an Estimator, in a single process or as a task of a cluster.
 
-    The constructor calls none of its function arguments.
+    The constructor doesn't call its function arguments.
 
     Args:
-      estimator: `Estimator`, or an estimator of the older kind, with `fit` and `evaluate`.
+      estimator: `Estimator`, or an older estimator with `fit` and `evaluate`.
       train_input_fn: function that returns the training data. None for a task that doesn't train.
       eval_input_fn: function that returns the evaluation data, which must end if eval_steps is None. None for a task
         that doesn't evaluate.
-      eval_metrics: dictionary from names to metric functions, for an estimator of the older kind. None for an
-        `Estimator`, whose model_fn has the metrics.
-      train_steps: global step at which training ends. None: training ends with the data.
-      eval_steps: number of batches to evaluate. None: until the data ends.
+      eval_metrics: dictionary from names to metric functions, for an older estimator. None for an `Estimator`, whose
+        model_fn defines the metrics.
+      train_steps: global step at which training ends. If None, training ends with the data.
+      eval_steps: number of batches to evaluate. If None, evaluates until the data ends.
       train_monitors: iterable of hooks, and monitors of `fastsup.contrib.learn`, for training.
       eval_hooks: iterable of hooks for evaluation.
-      local_eval_frequency: as min_eval_frequency, for `local_run`. None: evaluates only after training.
-      eval_delay_secs: seconds to wait before evaluation starts. None: 0.
+      local_eval_frequency: min_eval_frequency for `local_run`. If None, evaluates only after training.
+      eval_delay_secs: seconds to wait before evaluation starts. If None, uses 0.
       continuous_eval_throttle_secs: minimum seconds from the start of one evaluation to the start of the next, for
         `continuous_eval`.
-      min_eval_frequency: minimum global steps between two evaluations, for `train_and_evaluate`. 0: evaluates only
-        after training. None: 1, or 1000 for a model_dir on GCS.
-      delay_workers_by_global_step: True to delay workers until a global step; False to delay them for a time.
+      min_eval_frequency: minimum global steps between two evaluations, for `train_and_evaluate`. If 0, evaluates only
+        after training. If None, uses 1, or 1000 for a model_dir on GCS.
+      delay_workers_by_global_step: Whether to delay workers until a global step instead of for a time.
       export_strategies: an `ExportStrategy`, an iterable of them, or None.
-      train_steps_per_iteration: steps to train between two evaluations, for `continuous_train_and_eval`. None: a tenth
-        of train_steps, or 1000.
-      checkpoint_and_export: True if `train_and_evaluate` evaluates and exports each checkpoint when it is saved.
+      train_steps_per_iteration: steps to train between two evaluations, for `continuous_train_and_eval`. If None, uses
+        a tenth of train_steps, or 1000.
+      checkpoint_and_export: Whether `train_and_evaluate` evaluates and exports each checkpoint when it is saved.
         min_eval_frequency then has no effect.
       saving_listeners: iterable of `CheckpointSaverListener`s, for an `Estimator`.
       check_interval_secs: minimum seconds between two checks for a new checkpoint, for `train_and_evaluate`.
 
     Raises:
-      ValueError: an argument is of the wrong type, or doesn't go with another.
+      ValueError: If an argument has the wrong type, or contradicts another.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Experiment(Training, Evaluation):
 
     @property
     def eval_metrics(self) -> Any:
-        """The metric functions for an estimator of the older kind, or None."""
+        """The metric functions for an older estimator, or None."""
         return self._eval_metrics
 
     @property
@@ -220,23 +220,22 @@ class Experiment(Training, Evaluation):
           new_export_strategies: an `ExportStrategy`, an iterable of them, or None.
 
         Returns:
-          The previous export strategies, a tuple.
+          The previous export strategies as a tuple.
         """
         old, self._export_strategies = self._export_strategies, as_export_strategies(new_export_strategies)
         return old
 
     def train_and_evaluate(self) -> tuple[Any, Any]:
-        """Trains, and evaluates during training and after it.
+        """Trains, and evaluates during and after training.
 
-        During training, evaluates a new checkpoint once min_eval_frequency steps have passed. With
-        checkpoint_and_export and a configuration that saves checkpoints, evaluates and exports each checkpoint when it
-        is saved.
+        During training, evaluates a new checkpoint once min_eval_frequency steps have passed. If checkpoint_and_export
+        is True and the configuration saves checkpoints, evaluates and exports each checkpoint when it is saved.
 
         Returns:
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         monitors = self._train_monitors
@@ -253,7 +252,7 @@ class Experiment(Training, Evaluation):
                 )
             ]
         elif self._min_eval_frequency:
-            # Named None, the evaluation's events go to `eval`.
+            # With the name None, the evaluation's events go to `eval`.
             extra = [
                 EvaluateNewCheckpointHook(
                     functools.partial(self._call_evaluate, name=None),
@@ -279,13 +278,13 @@ class Experiment(Training, Evaluation):
         return EvalAndExportListener(self._call_evaluate, self._export, self._estimator.model_dir)
 
     def local_run(self) -> tuple[Any, Any]:
-        """As `train_and_evaluate`, with local_eval_frequency instead of min_eval_frequency.
+        """Runs `train_and_evaluate` with local_eval_frequency instead of min_eval_frequency.
 
         Returns:
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         frequency, self._min_eval_frequency = self._min_eval_frequency, self._local_eval_frequency
         try:
@@ -294,18 +293,17 @@ class Experiment(Training, Evaluation):
             self._min_eval_frequency = frequency
 
     def continuous_train_and_eval(self, continuous_eval_predicate_fn: Any = None) -> tuple[Any, Any]:
-        """Alternates between training for train_steps_per_iteration steps, evaluating and exporting, until train_steps
-        is reached.
+        """Repeats training for train_steps_per_iteration steps, evaluating and exporting, until train_steps is reached.
 
         Args:
-          continuous_eval_predicate_fn: function of `eval_results`, or of that and `checkpoint_path`, that returns False
-            to stop. Called before each turn: first with None.
+          continuous_eval_predicate_fn: function of `eval_results`, and optionally of `checkpoint_path`, that returns
+            False to stop. Called before each iteration, with None the first time.
 
         Returns:
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the predicate isn't callable, or the experiment has no eval_input_fn.
+          ValueError: If the predicate isn't callable, or the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         predicate = as_predicate(continuous_eval_predicate_fn)
@@ -331,10 +329,10 @@ class Experiment(Training, Evaluation):
         """Trains one step, evaluates one batch without eval_hooks, and exports.
 
         Returns:
-          Dictionary from names of metrics to values.
+          Dictionary from metric names to values.
 
         Raises:
-          ValueError: the experiment has no eval_input_fn.
+          ValueError: If the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         self._call_train(steps=1, hooks=self._train_monitors)

@@ -1,4 +1,4 @@
-"""learn_runner: builds an Experiment and runs the part of this task, or one trial after another."""
+"""learn_runner, which builds an Experiment and runs this task's part of it, or one trial after another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEDULES = {
 
 
 def _default_schedule(config: Any) -> str:
-    """The name of the method for the role of this task. A single task trains and evaluates."""
+    """Returns the name of the method for this task's role. A single task trains and evaluates."""
     cluster = config.cluster_spec if config else None
     num_tasks = sum(cluster.num_tasks(job) for job in cluster.jobs) if cluster else 0
     role = config.task_type if config else None
@@ -42,7 +42,7 @@ def _default_schedule(config: Any) -> str:
 
 
 def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[str, Any]:
-    """The arguments of experiment_fn: an output directory, or a configuration and hyperparameters."""
+    """Returns the arguments of experiment_fn: an output directory, or a configuration and hyperparameters."""
     if run_config is None:
         if not output_dir:
             raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
@@ -60,7 +60,7 @@ def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[s
 
 
 def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
-    """The method of an Experiment with a name. Refuses a name that starts with an underscore."""
+    """Returns the named method of an Experiment. Refuses a name that starts with an underscore."""
     if not isinstance(schedule, str):
         raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
     public_names = [name for name in dir(experiment) if not name.startswith("_")]
@@ -99,7 +99,7 @@ def _build(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Expe
 
 
 def _called(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Calls a function by the names of the arguments; one that names its parameters otherwise, by their order."""
+    """Passes arguments by name, or by position if the function uses other names."""
     try:
         inspect.signature(experiment_fn).bind(**arguments)
     except (TypeError, ValueError):
@@ -109,7 +109,7 @@ def _called(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Any
 
 
 def _uid(config: Any) -> Any:
-    """What a configuration of `fastsup.contrib.learn` is known by; None for any other."""
+    """Returns an identifier of a `fastsup.contrib.learn` configuration, or None for other configurations."""
     return config.uid() if callable(getattr(type(config), "uid", None)) else None
 
 
@@ -120,13 +120,13 @@ def run(
     run_config: Any = None,
     hparams: Any = None,
 ) -> Any:
-    """Builds an Experiment and calls its method for the role of this task.
+    """Builds an Experiment and calls its method for this task's role.
 
     Args:
-      experiment_fn: function that returns the `Experiment`. Called as experiment_fn(output_dir=…), or with a run_config
-        as experiment_fn(run_config=…, hparams=…), or in that order if its parameters have other names.
+      experiment_fn: function that returns the `Experiment`. It is called as experiment_fn(output_dir=…), or with a
+        run_config as experiment_fn(run_config=…, hparams=…), by position if its parameters have other names.
       output_dir: directory to pass to experiment_fn. Exactly one of output_dir and run_config must be given.
-      schedule: name of the method of the Experiment to call. None: chosen by the role of the task.
+      schedule: name of the Experiment's method to call. If None, depends on the task's role.
       run_config: `RunConfig` with a model_dir, to pass to experiment_fn.
       hparams: hyperparameters to pass to experiment_fn. Only with run_config.
 
@@ -134,12 +134,12 @@ def run(
       The result of the method.
 
     Raises:
-      ValueError: output_dir and run_config are both given, or both missing or empty; hparams is given without
+      ValueError: If output_dir and run_config are both given, or both missing or empty; hparams is given without
         run_config; the Experiment has no method of that name; the role has no default method; or the job has a second
         evaluator, or workers and no parameter server.
-      TypeError: experiment_fn can't be called or returns something else, schedule isn't a string, or it names a member
-        that can't be called.
-      RuntimeError: run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has another one.
+      TypeError: If experiment_fn can't be called or returns something else, schedule isn't a string, or it names a
+        member that can't be called.
+      RuntimeError: If run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has a different one.
     """
     if output_dir is None and run_config is None:
         raise ValueError("Must set value for `output_dir` or `run_config`")
@@ -155,13 +155,13 @@ def tune(experiment_fn: Callable[..., Any], tuner: Any) -> None:
     """Runs the trials of a tuner, each with its own Experiment and hyperparameters.
 
     Args:
-      experiment_fn: function that returns the `Experiment`. Called as experiment_fn(run_config=…, hparams=…).
-      tuner: object with two methods. `next_trial()` returns whether there is another trial. `run_experiment(function)`
-        runs it: it calls function(run_config, hparams), which returns the `Experiment`.
+      experiment_fn: function that returns the `Experiment`. It is called as experiment_fn(run_config=…, hparams=…).
+      tuner: object with two methods. `next_trial()` returns True if there is another trial. `run_experiment(function)`
+        runs the trial and calls function(run_config, hparams), which returns the `Experiment`.
 
     Raises:
-      ValueError: the tuner passes no run_config with a model_dir, or no hparams.
-      TypeError: experiment_fn can't be called or returns something else.
+      ValueError: If the tuner passes no run_config with a model_dir, or no hparams.
+      TypeError: If experiment_fn can't be called or returns something else.
     """
     if not callable(experiment_fn):
         raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')

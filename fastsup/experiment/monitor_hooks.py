@@ -1,4 +1,4 @@
-"""Monitors, which came before hooks, as hooks."""
+"""Adapts monitors, the predecessors of hooks, to hooks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _METHODS = ("begin", "end", "step_begin", "step_end", "post_step", "set_estimato
 
 
 def is_monitor(value: Any) -> bool:
-    """True for an object with the methods of a monitor."""
+    """Returns True for an object with a monitor's methods."""
     return all(callable(getattr(value, method, None)) for method in _METHODS)
 
 
 def output_key(request: Any) -> Any:
-    """The key of a value that a monitor has requested: what the monitor named, or the name of a tensor without hash."""
+    """Returns the key for a value that a monitor requested: its name or tensor, or the name of an unhashable tensor."""
     try:
         hash(request)
     except TypeError:
@@ -30,7 +30,7 @@ def output_key(request: Any) -> Any:
 
 
 def _requested_element(request: Any) -> Any:
-    """The tensor or operation of the default graph that a monitor requests."""
+    """Returns the tensor or operation of the default graph that a monitor requests."""
     graph = ops.get_default_graph()
     if not isinstance(request, str):
         if getattr(request, "graph", None) is not graph:
@@ -48,7 +48,7 @@ def _requested_element(request: Any) -> Any:
 
 
 def _value_of(element: Any, graph: Any) -> Any:
-    """The value of a variable, whose handle has the variable's name; for any other tensor the tensor."""
+    """Returns a variable's value for its handle, which has the variable's name. Returns other tensors unchanged."""
     if element.dtype != dtypes.resource:
         return element
     variables = (*graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES), *graph.get_collection("local_variables"))
@@ -57,7 +57,7 @@ def _value_of(element: Any, graph: Any) -> Any:
 
 
 class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """A hook that calls monitors. A monitor is called in each step, and counts steps from 1.
+    """A hook that calls monitors. It calls them in each step, and counts steps from 1.
 
     Args:
       monitors: the monitors.
@@ -69,7 +69,7 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
         self._last_step: Any = None
 
     def begin(self) -> None:
-        """Finds the global step, and calls `begin` of the monitors."""
+        """Finds the global step, and calls the monitors' `begin`."""
         self._last_step = None
         self._global_step_tensor = training_util.get_global_step()
         if self._global_step_tensor is None:
@@ -78,13 +78,13 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
             monitor.begin(max_steps=None)
 
     def before_run(self, run_context: Any) -> Any:
-        """Calls `step_begin` of the monitors.
+        """Calls the monitors' `step_begin`.
 
         Returns:
-          The values that they request.
+          The values that the monitors request.
 
         Raises:
-          ValueError: a monitor doesn't return a list, or requests a value that the graph doesn't have.
+          ValueError: If a monitor doesn't return a list, or requests a value that the graph doesn't have.
         """
         if self._last_step is None:
             self._last_step = run_context.session.run(self._global_step_tensor) + 1
@@ -97,18 +97,18 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
         return session_run_hook.SessionRunArgs(requests) if requests else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Calls `step_end` and `post_step` of the monitors. Ends training if a `step_end` returns True."""
+        """Calls the monitors' `step_end` and `post_step`. Ends training if a `step_end` returns True."""
         outputs = run_values.results or {}
         for monitor in self._monitors:
             if monitor.step_end(self._last_step, outputs):
                 run_context.request_stop()
         for monitor in self._monitors:
             monitor.post_step(self._last_step, run_context.session)
-        # A separate run: in the step's run, the step may be read before it is counted, or after.
+        # A separate run, because the step's own run may read the step before or after its increment.
         self._last_step = run_context.session.run(self._global_step_tensor) + 1
 
     def end(self, session: Any) -> None:
-        """Calls `end` of the monitors."""
+        """Calls the monitors' `end`."""
         self._last_step = None
         for monitor in self._monitors:
             if "session" in inspect.signature(monitor.end).parameters:
@@ -118,15 +118,15 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
 
 
 def replace_monitors_with_hooks(monitors_or_hooks: Iterable[Any] | None, estimator: Any) -> list[Any]:
-    """Puts one hook in the place of all monitors.
+    """Replaces all monitors with one hook.
 
     Args:
       monitors_or_hooks: hooks and monitors, or None.
-      estimator: the Estimator that is trained. Where its configuration is that of no chief, only the monitors with
-        `run_on_all_workers` stay.
+      estimator: the Estimator that is trained. If its task isn't the chief, keeps only the monitors with
+        `run_on_all_workers`.
 
     Returns:
-      The hooks. That of the monitors is the last one.
+      The hooks. The last one calls the monitors.
     """
     given = list(monitors_or_hooks or [])
     hooks = [hook for hook in given if isinstance(hook, session_run_hook.SessionRunHook)]

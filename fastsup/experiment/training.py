@@ -1,4 +1,4 @@
-"""The part of an Experiment that trains, and that serves variables, with the hooks of an Experiment."""
+"""The part of an Experiment that trains and serves variables, and its hooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Evaluates a new checkpoint, once enough steps have passed since the last evaluation."""
+    """Evaluates a new checkpoint once enough steps have passed since the last evaluation."""
 
     def __init__(
         self, evaluate: Callable[[], Any], model_dir: Any, every_n_steps: int, check_interval_secs: float | None
@@ -89,7 +89,7 @@ class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):
 
 
 class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  # type: ignore[misc]
-    """Evaluates and exports each checkpoint that is saved."""
+    """Evaluates and exports each saved checkpoint."""
 
     def __init__(self, eval_fn: Callable[..., Any], export_fn: Callable[..., Any], model_dir: Any) -> None:
         self._eval_fn = eval_fn
@@ -100,7 +100,7 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
         self.export_results: Any = None
 
     def after_save(self, session: Any, global_step_value: Any) -> None:
-        """Evaluates and exports the checkpoint that was saved, unless it is the last one that was evaluated."""
+        """Evaluates and exports the saved checkpoint, unless it was already evaluated."""
         logging.info("Checking for checkpoint in %s", self._model_dir)
         path = checkpoint_management.latest_checkpoint(self._model_dir)
         if not path:
@@ -120,7 +120,7 @@ class WaitForStepHook(GlobalStepWaiterHook):
         super().__init__(wait_until_step)
         self._watcher = watcher
         self._timeout_secs = timeout_secs
-        # The last global step read, and the time, by time.monotonic, since which it hasn't changed.
+        # The last global step read, and the time (of time.monotonic) since when it hasn't changed.
         self._unchanged: tuple[int, float] | None = None
 
     def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
@@ -148,7 +148,7 @@ _SERVERLESS_ENVIRONMENTS = ("local", "google")
 
 
 class Training:
-    """The part of an `Experiment` that trains, and that serves variables."""
+    """The part of an `Experiment` that trains and serves variables."""
 
     _estimator: Any
     _is_core_estimator: bool
@@ -165,24 +165,24 @@ class Training:
           additional_hooks: iterable of hooks and monitors.
 
         Raises:
-          ValueError: the value isn't iterable, or a member isn't a hook.
+          ValueError: If the value isn't iterable, or a member isn't a hook.
         """
         self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator, True))
 
     def train(self, delay_secs: float | None = None) -> Any:
-        """Trains up to train_steps. In a cluster, starts the server of this task first, and workers wait a little.
+        """Trains up to train_steps. In a cluster, first starts this task's server, and workers wait for a while.
 
         Args:
-          delay_secs: seconds to wait first. None: 5 for each worker with a lower index, 60 at most; or, with
-            delay_workers_by_global_step, until the global step of this worker's start. If training ends before that
-            step, this worker ends too.
+          delay_secs: seconds to wait first. If None, waits 5 seconds for each worker with a lower index, up to 60. With
+            delay_workers_by_global_step, waits for this worker's start step instead. If training ends before that step,
+            this worker also ends.
 
         Returns:
-          The result of the Estimator's `train`: the Estimator.
+          The result of the Estimator's `train`, which is the Estimator.
 
         Raises:
-          ValueError: delay_secs isn't a number of seconds, or the configuration lacks a setting of the server.
-          tf.errors.DeadlineExceededError: with delay_workers_by_global_step, the global step hasn't changed for the
+          ValueError: If delay_secs isn't a number of seconds, or the configuration lacks a setting of the server.
+          tf.errors.DeadlineExceededError: With delay_workers_by_global_step, if the global step hasn't changed for the
             configuration's `session_creation_timeout_secs`.
         """
         check_seconds(delay_secs=delay_secs)
@@ -192,7 +192,7 @@ class Training:
         in_cluster = bool(config.cluster_spec)
         if in_cluster:
             mark_task_started(*task)
-        # Before the delay: the other tasks' servers wait for this one.
+        # Start it before the delay, because the other tasks' servers wait for this one.
         collective = distribution.trains_collectively(config)
         if in_cluster and config.master and not collective and self._starts_own_server(config):
             self._start_server()
@@ -219,7 +219,7 @@ class Training:
 
     @staticmethod
     def _starts_own_server(config: Any) -> bool:
-        """True unless the environment, of the configuration or of TF_CONFIG, says that there is no server to start."""
+        """Returns False if the environment (in the configuration or TF_CONFIG) needs no server."""
         is_older_kind = hasattr(config, "environment")
         environment = config.environment if is_older_kind else read_tf_config().get("environment")
         if environment == "local":
@@ -230,11 +230,11 @@ class Training:
         return environment not in _SERVERLESS_ENVIRONMENTS
 
     def run_std_server(self) -> None:
-        """Starts the server of this task, and serves until the job has ended.
+        """Starts this task's server, and serves until the job has ended.
 
         Raises:
-          ValueError: the configuration lacks a setting of the server.
-          tf.errors.DeadlineExceededError: no task that trains is alive.
+          ValueError: If the configuration lacks a setting of the server.
+          tf.errors.DeadlineExceededError: If no training task is alive.
         """
         watcher = JobCompletionWatcher(self._estimator.model_dir)
         serve_until_job_ends(self._start_server(), self._estimator.config, watcher)
@@ -246,12 +246,12 @@ class Training:
                 "Could not start server; be sure to specify cluster_spec, task_type, master, and task in RunConfig or "
                 "set the TF_CONFIG environment variable."
             )
-        if hasattr(config, "tf_config"):  # A configuration of the older kind.
+        if hasattr(config, "tf_config"):  # An older configuration.
             return start_server(config, config.tf_config)
         return start_std_server(config)
 
     def _call_train(self, **arguments: Any) -> Any:
-        # All arguments, also those that are None, because a lookalike of an estimator may have no defaults.
+        # Pass all arguments, even None, because a lookalike of an estimator may have no defaults.
         arguments = {"input_fn": self._train_input_fn, "steps": None, "max_steps": None, **arguments}
         if any(is_monitor(hook) and not is_hook(hook) for hook in arguments["hooks"]):
             arguments["hooks"] = replace_monitors_with_hooks(arguments["hooks"], self._estimator)

@@ -1,4 +1,4 @@
-"""`fastsup.keras.accelerate`: a Keras model whose steps are lifted."""
+"""`fastsup.keras.accelerate`, which lifts the steps of a Keras model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "accelerate_model", "acceleration_of"]
 
-# TensorFlow's own outside of the scope of any other. (`get_strategy` returns the strategy of the scope.)
+# TensorFlow's own, outside of any scope. (`get_strategy` returns the strategy of the scope.)
 _NO_STRATEGY = type(distribute_lib._get_default_strategy())
 # Strategies in one process, without collective operations on several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
+# Profilers also read this.
 #: Why a function that is lifted as a whole runs no steps ahead.
 NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
 # A profiler also reads it.
@@ -42,7 +43,7 @@ _ATTRIBUTE = "_fastsup_acceleration"
 
 
 class _MakeLifted:
-    """Replaces a model's method that creates a function.
+    """Replaces a model method that creates a function.
 
     Args:
       acceleration: the acceleration of the model.
@@ -56,13 +57,13 @@ class _MakeLifted:
         self._acceleration, self._kind, self._model = acceleration, kind, model
 
     def __call__(self, force: bool = False) -> Any:
-        """Makes the function, and lifts it.
+        """Creates and lifts the function.
 
         Args:
-          force: whether to make it again if there is one.
+          force: Whether to create it again if there is one.
 
         Returns:
-          The existing function; None if it was created by this call.
+          The existing function, or None if this call created it.
         """
         model, attribute = self._model, f"{self._kind}_function"
         if getattr(model, attribute) is not None and not force:
@@ -80,8 +81,8 @@ class Acceleration:
       model: the model.
       executor: the executor mode.
       fallback: what to do if a function can't be lifted.
-      fuse: whether steps are made ahead, as for `accelerate`.
-      earns: whether functions are lifted only when that pays off, as for `lifted_function`.
+      fuse: Whether steps run ahead, as for `accelerate`.
+      earns: Whether functions are lifted only when that pays off, as for `lifted_function`.
     """
 
     def __init__(self, model: Any, executor: str, fallback: str, fuse: str, earns: bool) -> None:
@@ -90,11 +91,11 @@ class Acceleration:
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
-        #: Why a kind of function stays Keras's.
+        #: Why a kind of function isn't accelerated.
         self.why_not_lifted: dict[str, str] = {}
 
     def install(self) -> None:
-        """Replaces the methods of the model that make its functions, and the functions that are made already."""
+        """Replaces the model's methods that create its functions, and the functions that already exist."""
         model = self._model()
         for kind in KINDS:
             name = f"make_{kind}_function"
@@ -103,19 +104,19 @@ class Acceleration:
                 make = make.original
             made = _MakeLifted(self, kind, model, make)
             object.__setattr__(model, name, made)
-            # A call may be under way, which takes the function from the model for each batch.
+            # A running call may be taking the function from the model for each batch.
             if getattr(model, f"{kind}_function") is not None:
                 made(force=True)
         for name in ("fit", "evaluate", "predict"):
             method = original_of(getattr(model, name))
             if not isinstance(method, MethodType) or _plain(method.__func__) is not _plain(getattr(keras.Model, name)):
-                continue  # The program's own, which may add callbacks and change arguments.
+                continue  # The program's own method, which may add callbacks and change arguments.
             replaced = replaced_method(method, name, self)
             object.__setattr__(model, name, replaced)
         replace_metrics_methods(model, self)
 
     def make_function(self, kind: str) -> ModelFunction | None:
-        """Makes the model's function of a kind, as `fit`, `evaluate` and `predict` do; None if it takes no `Epoch`."""
+        """Creates the model's function of a kind, as Keras's methods do. Returns None if it takes no `Epoch`."""
         model: Any = self._model()
         if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
             return None
@@ -132,13 +133,13 @@ class Acceleration:
         return tf.executing_eagerly() and model.compiled and not model.run_eagerly and not _is_distributed(model)
 
     def report(self, model: Any) -> Any:
-        """The `fastsup.keras.Report` of the model, for a profiler."""
+        """Returns the `fastsup.keras.Report` of the model, for a profiler."""
         from fastsup.keras.report import report
 
         return report(model)
 
     def takes_epochs(self, kind: str) -> bool:
-        """Returns True if the model's function of a kind takes an `Epoch`; also if there is none now."""
+        """Returns True if the model's function of a kind takes an `Epoch`, or if there is none now."""
         function = getattr(self._model(), f"{kind}_function")
         return function is None or isinstance(function, ModelFunction)
 
@@ -183,7 +184,7 @@ class Acceleration:
             logging.warning("%s Its steps run one at a time.", text)
 
     def why_not_fused(self, model: Any) -> str:
-        """The reason why no function of the model runs many steps in one call. An empty string if one may.
+        """Returns the reason why no function of the model runs many steps in one call, or "" if one may.
 
         Args:
           model: the model.
@@ -200,7 +201,7 @@ class Acceleration:
 
 
 def _plain(method: Any) -> Any:
-    """A Keras method, without a profiler's replacement."""
+    """Returns a Keras method, without a profiler's replacement."""
     return getattr(method, RECORDS_METHOD, method)
 
 
@@ -218,29 +219,30 @@ def _check_model(model: Any) -> None:
 
 @suggest_keywords
 def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fuse: str = "auto") -> Any:
-    """Lets a Keras model run its steps in a session, as `fastsup.function` runs functions.
+    """Accelerates the training, evaluation and prediction steps of a Keras model.
 
-    `model.fit`, `evaluate` and `predict`, their callbacks and logs stay Keras's; so do `compile`, `steps_per_execution`
-    and all else of the model. The functions that they call for each step are replaced, and replaced again after each
-    `compile()`. A model may be accelerated before it is compiled or built.
+    `fit`, `evaluate` and `predict`, with their callbacks and logs, remain Keras's own, and so does the rest of the
+    model. Only the functions that they call for each step are replaced, again after each `compile()`. You can
+    accelerate a model before it is compiled or built. `compile()`. A model may be accelerated before it is compiled or
+    built.
 
     Args:
       model: a `keras.Model` on the backend "tensorflow".
       executor: as in `fastsup.function`.
-      fallback: what to do if a function can't be lifted, and Keras has to run it: "warn" logs the reason once; "raise"
-        raises a RuntimeError; "silent" logs nothing. `fastsup.keras.report` has the reason. The same is done if
-        fuse="always" can't have an effect.
+      fallback: what to do if a function can't be lifted and Keras runs it instead: "warn" logs the reason once, "raise"
+        raises a RuntimeError, "silent" logs nothing. `fastsup.keras.report` contains the reason. The same applies if
+        fuse="always" can't take effect.
       fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) run many steps
-        in one compiled call if no callback inspects each batch and a timing trial shows that this is faster. "always":
-        without a trial. "never": one step after the other. A callback that needs the model only after every Nth batch
-        of an epoch sets the attribute `batch_freq`.
+        in one compiled call, if no callback inspects each batch and a timing trial shows that this is faster. "always"
+        skips the trial. "never" runs one step at a time. A callback that needs the model only after every Nth batch of
+        an epoch sets the attribute `batch_freq`.
 
     Returns:
       The model.
 
     Raises:
-      TypeError: `model` is no `keras.Model`, or `executor` isn't a string.
-      ValueError: Keras has another backend, or an argument isn't one of the names above.
+      TypeError: If `model` isn't a `keras.Model`, or `executor` isn't a string.
+      ValueError: If Keras uses another backend, or an argument isn't one of the names above.
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
@@ -264,14 +266,14 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
 def accelerate_model(
     model: Any, executor: str = "auto", fallback: str = "warn", fuse: str = "auto", earns: bool = False
 ) -> None:
-    """As `accelerate`, for arguments that are checked.
+    """Accelerates a model, given checked arguments.
 
     Args:
       model, executor, fallback, fuse: as for `accelerate`.
-      earns: whether functions are lifted only when that pays off, as for `lifted_function`.
+      earns: Whether functions are lifted only when that pays off, as for `lifted_function`.
     """
     if fallback != "raise":
-        # The first steps of an installation don't wait for it.
+        # The first steps after an installation don't wait for this.
         tf_abi.begin_self_test()
     acceleration = Acceleration(model, executor, fallback, fuse, earns)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
@@ -279,7 +281,7 @@ def accelerate_model(
 
 
 def acceleration_of(model: Any) -> Acceleration | None:
-    """The acceleration of a model; None if it wasn't accelerated.
+    """Returns the acceleration of a model, or None if it isn't accelerated.
 
     Args:
       model: the model.

@@ -10,7 +10,7 @@ import keras
 
 from fastsup.keras.interrupts import DroppedInterrupt
 
-# What Keras flattens by: up to 3.0 the package dm-tree.
+# Keras's function for flattening. Up to Keras 3.0, it is in the package dm-tree.
 _tree: Any = keras.tree if hasattr(keras, "tree") else importlib.import_module("tree")
 
 __all__ = [
@@ -29,9 +29,9 @@ _READ_LOGS = (
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.TensorBoard,
 )
-# Batch methods of these save the model after each `save_freq` batches, unless that is done at the end of epochs.
+# Batch methods of these save the model after each `save_freq` batches, unless they save at the end of epochs.
 _SAVE = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
-# Keras's count of the batches since such a save.
+# Keras's count of the batches since the last save.
 _COUNT = "_batches_seen_since_last_saving"
 _NO_METHOD = keras.callbacks.Callback.on_batch_begin
 
@@ -43,15 +43,15 @@ else:
 
 
 class CallInTurn(KerasCallback):
-    """Has Keras call the callbacks of each batch itself: to hand them to a thread costs more than a small step.
+    """Makes Keras call per-batch callbacks in the training thread. Another thread would cost more than a small step.
 
-    Keras does that as soon as one of them may not be called from another thread.
+    Keras does this if any callback doesn't allow calls from another thread.
 
     Args:
-      dropped: the interrupt that may have been dropped before.
+      dropped: the interrupt that may have been dropped.
     """
 
-    #: Profiles don't have it: it takes next to no time.
+    #: Excluded from profiles, because it takes almost no time.
     profile_name = ""
 
     def __init__(self, dropped: DroppedInterrupt) -> None:
@@ -59,20 +59,20 @@ class CallInTurn(KerasCallback):
         self._dropped = dropped
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Raises an interrupt that was dropped."""
+        """Raises a dropped interrupt."""
         self._dropped.check()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Raises an interrupt that was dropped."""
+        """Raises a dropped interrupt."""
         self._dropped.check()
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Raises an interrupt that was dropped."""
+        """Raises a dropped interrupt."""
         self._dropped.check()
 
 
 def flat_callbacks(callbacks: Any) -> list[Any]:
-    """The callbacks of `fit` as a list.
+    """Returns the callbacks of `fit` as a list.
 
     Args:
       callbacks: its argument: None, a callback, a structure of them, or a `CallbackList`.
@@ -83,7 +83,7 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
 
 
 def batch_methods(callback: Any, kind: str) -> list[str]:
-    """The names of a callback's methods that are called for each batch and do something.
+    """Returns the names of a callback's per-batch methods that do something.
 
     Args:
       callback: the callback.
@@ -96,7 +96,7 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
 
 
 def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
-    """The name of a callback that may inspect or change the model after each batch; "" if there is none.
+    """Returns the name of a callback that may inspect or change the model after each batch, or "".
 
     Args:
       callbacks: the callbacks.
@@ -114,12 +114,12 @@ def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
 
 
 def batches_until_look(callbacks: Iterable[Any], kind: str, batch: int) -> int | None:
-    """Number of batches until a callback inspects the model; None if none will.
+    """Returns the number of batches until a callback inspects the model, or None if none will.
 
     Args:
       callbacks: the callbacks, none of which inspects each batch.
       kind: "train", "test" or "predict".
-      batch: the number of the coming batch in its epoch, from 0 on.
+      batch: the number of the next batch in its epoch, from 0.
     """
     left = []
     for callback in callbacks:
@@ -133,7 +133,7 @@ def batches_until_look(callbacks: Iterable[Any], kind: str, batch: int) -> int |
 
 
 def _batch_freq(callback: Any) -> int:
-    """Number of batches between two inspections of the model by a callback: its attribute `batch_freq`, or 1."""
+    """Returns the number of batches between a callback's inspections of the model: its attribute `batch_freq`, or 1."""
     frequency = getattr(callback, "batch_freq", 1)
     if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
         raise ValueError(
@@ -143,7 +143,7 @@ def _batch_freq(callback: Any) -> int:
 
 
 def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
-    """Whether a callback may read the logs of each batch, even if it inspects the model only after every Nth batch.
+    """Returns True if a callback may read the logs of each batch, even if it reads the model only every Nth batch.
 
     Args:
       callbacks: the callbacks.

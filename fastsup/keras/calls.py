@@ -1,4 +1,4 @@
-"""`fit`, `evaluate` and `predict` of an accelerated model: their arguments decide whether steps may be run ahead."""
+"""`fit`, `evaluate` and `predict` of an accelerated model. Their arguments decide if steps may run ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     from fastsup.keras import inputs
 
     _inputs = inputs if inputs.takes_adapters() else None
-except ImportError:  # A release of Keras whose adapters of arrays are others: it makes the batches itself.
+except ImportError:  # In this Keras release, array adapters are different, so Keras creates the batches.
     _inputs = None
 
 __all__ = ["is_replaced", "original_of", "replaced_method"]
@@ -35,10 +35,10 @@ _KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "p
 
 
 def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
-    """Makes what replaces a model's `fit`, `evaluate` or `predict`.
+    """Creates the replacement for a model's `fit`, `evaluate` or `predict`.
 
     Args:
-      method: the model's method: Keras's, bound to the model.
+      method: Keras's method, bound to the model.
       name: its name.
       acceleration: the `Acceleration` of the model.
 
@@ -48,7 +48,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
     signature = inspect.signature(method)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        # Looked up at each call, because an active profiler replaces Keras's method.
+        # Look it up in each call, because an active profiler replaces Keras's method.
         return getattr(keras.Model, name)(method.__self__, *args, **kwargs)
 
     @functools.wraps(method)
@@ -64,7 +64,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
         bound.apply_defaults()
         given = bound.arguments
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
-            return call(*args, **kwargs)  # The validation of a `fit`, which has replaced its input.
+            return call(*args, **kwargs)  # The validation of a `fit`, which already replaced its input.
         replaced = [] if _inputs is None else _replace_inputs(method.__self__, name, given, acceleration)
         dropped = DroppedInterrupt()
         _call_in_turn(given, dropped)
@@ -80,9 +80,9 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
 
 
 def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of `predict` for one array that is one batch, if nothing inspects the call; None for any other call.
+    """Predicts one array that fits into one batch. Returns None if something inspects the call, or for other calls.
 
-    Programs that act and learn call it for each action: adapters, iterators and callback lists take most of the time.
+    Reinforcement learning calls it for each action. Adapters, iterators and callback lists would take most of the time.
     """
     x: Any = args[0] if len(args) == 1 else kwargs.get("x")
     if type(x) is not np.ndarray or x.dtype.kind != "f" or not kwargs.keys() <= {"x", "batch_size", "verbose"}:
@@ -103,7 +103,7 @@ def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwa
     ):  # Keras's models track each attribute assignment, which takes longer than a step.
         model.stop_predicting = False
     outputs = function.lifted.on_data(x.astype(keras.config.floatx()))
-    # New arrays of the caller's, as Keras makes them.
+    # New arrays for the caller, as in Keras.
     if isinstance(outputs, tf.Tensor):
         return np.array(outputs)
     return keras.tree.map_structure(np.array, outputs)
@@ -115,12 +115,12 @@ def is_replaced(method: Any) -> bool:
 
 
 def original_of(method: Any) -> Any:
-    """The method that was replaced; the method itself if it is none."""
+    """Returns the method that was replaced, or the method itself if it isn't a replacement."""
     return getattr(method, "_fastsup_original", method)
 
 
 def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: Any) -> list[Any]:
-    """Replaces the inputs among the arguments of a method by `LoopInput`s. Returns them."""
+    """Replaces the inputs among a method's arguments with `LoopInput`s, and returns them."""
     kind, steps = _KINDS[name]
     call = _call_of(model, kind, given, given.get(steps))
     if name == "fit":
@@ -142,7 +142,7 @@ def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: 
         )
         given.update({key: None for key in ("y", "sample_weight", "class_weight") if key in given})
         replaced.append(given["x"])
-    # An `evaluate` of the program's own gets what `fit` got.
+    # The program's own `evaluate` gets the same arguments as `fit`.
     validation = _validation(given) if is_replaced(model.evaluate) else None
     if validation is not None and acceleration.make_function("test") is not None:
         call = _call_of(model, "test", given, given.get("validation_steps"))
@@ -161,7 +161,7 @@ def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: 
 def _call_of(model: Any, kind: str, given: dict[str, Any], steps: int | None) -> Call:
     callbacks = given.get("callbacks")
     flat = flat_callbacks(callbacks)
-    # Before Keras 3.10 there is no such limit.
+    # Before Keras 3.10, there is no such limit.
     most = keras.config.max_steps_per_epoch() if hasattr(keras.config, "max_steps_per_epoch") else None
     if most:
         steps = most if not steps else min(steps, most)
@@ -182,14 +182,14 @@ def _call_in_turn(given: dict[str, Any], dropped: DroppedInterrupt) -> None:
 
 
 def _split(given: dict[str, Any]) -> None:
-    """Splits the arrays among the arguments of `fit` by `validation_split`, as `fit` does."""
+    """Splits the arrays among `fit`'s arguments by `validation_split`, as `fit` does."""
     if given["validation_split"] and given["validation_data"] is None:
         arrays, validation_data = _inputs.split(tuple(map(given.get, _ARRAYS)), given["validation_split"])
         given.update(zip(_ARRAYS, arrays, strict=True), validation_data=validation_data, validation_split=0.0)
 
 
 def _validation(given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
-    """The x, y and weights to validate with; None if there are none, or Keras refuses them."""
+    """Returns x, y and weights for validation, or None if there are none or Keras refuses them."""
     data = given.get("validation_data")
     if data is None or _inputs.is_adapter(data):
         return None

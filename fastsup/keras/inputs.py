@@ -1,4 +1,4 @@
-"""The input of a call of `fit`, `evaluate` or `predict`: Keras's adapter for it, with fastsup's iterators."""
+"""The input of a `fit`, `evaluate` or `predict` call: Keras's adapter with fastsup's iterators."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from fastsup.keras.model_function import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 
-# The order of more rows isn't kept for later calls.
+# For more rows than this, the order isn't kept for later calls.
 _MOST_ROWS_KEPT = 1 << 15
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
 
 
 class OrderedBatches(ArrayBatches):
-    """Batches of one epoch, in an order that is given."""
+    """Batches of one epoch in a given order."""
 
     def __init__(self, arrays: Any, batch_size: int) -> None:
         super().__init__(arrays, batch_size, shuffle=True, seed=0)
         self._given = np.arange(self.rows)
 
     def begin(self, order: NDArray[np.int64]) -> None:
-        """Begins an epoch.
+        """Starts an epoch.
 
         Args:
           order: the numbers of the rows.
         """
         self._given = np.ascontiguousarray(order, np.int64)
-        self.seed = (self.seed or 0) + 1  # Another order has another seed.
+        self.seed = (self.seed or 0) + 1  # Each order has its own seed.
         self.position = 0
 
     def __next__(self) -> Any:
@@ -52,8 +52,8 @@ class OrderedBatches(ArrayBatches):
 
 
 def _order_of_keras(rows: int) -> NDArray[np.int64]:
-    """The order of an epoch, from a new Keras adapter. This takes as long as a thousand small steps."""
-    # With all rows in one batch, it gives the whole order as one element.
+    """Returns the row order of an epoch from a new Keras adapter. This takes as long as a thousand small steps."""
+    # With all rows in one batch, the adapter returns the whole order as one element.
     adapter = array_data_adapter.ArrayDataAdapter(np.arange(rows), batch_size=rows, shuffle=True)
     order: NDArray[np.int64] = tf.nest.flatten(next(iter(adapter.get_tf_dataset())))[0].numpy()
     return order
@@ -66,12 +66,12 @@ def _kept_order(rows: int, seed: int | None) -> NDArray[np.int64]:
 
 @functools.cache
 def _is_random_without_seed() -> bool:
-    """Whether Keras draws another order for each epoch if TensorFlow has no seed, as up to 3.15."""
+    """Returns True if Keras draws a new order for each epoch if TensorFlow has no seed, as up to 3.15."""
     return not np.array_equal(_order_of_keras(64), _order_of_keras(64))
 
 
 def _drawing(rows: int) -> Callable[[], NDArray[np.int64]]:
-    """A function that draws the order of the next epoch of a call as Keras does: with a seed, always the same one."""
+    """Returns a function that draws the row order of each epoch as Keras does. With a seed, it is always the same."""
     seed = context.global_seed()
     # Without a seed, TensorFlow refuses to draw if operations must be deterministic.
     if seed is None and not config.is_op_determinism_enabled() and _is_random_without_seed():
@@ -88,10 +88,9 @@ else:
 
 
 class LoopInput(_Adapter):
-    """Replaces an input among the arguments of a call. Keras takes it for an adapter.
+    """Replaces an input among a call's arguments. Keras treats it as an adapter.
 
-    Keras's own adapter makes what Keras would have made, at the same moment. Only the iterators are others: each is an
-    `Epoch`, which belongs to this call.
+    Keras's own adapter is created at the usual time. Only the iterators are replaced: each is an `Epoch` of this call.
 
     Args:
       call: the call.
@@ -99,7 +98,7 @@ class LoopInput(_Adapter):
       **given: the arguments of Keras's `EpochIterator`.
     """
 
-    #: Tells a profiler that it is to replace `dataset`.
+    #: Makes a profiler replace `dataset`.
     has_own_dataset = True
 
     def __init__(self, call: Call, acceleration: Any, **given: Any) -> None:
@@ -107,18 +106,19 @@ class LoopInput(_Adapter):
         self._acceleration = acceleration
         self._given = given
         self._arrays: _ArrayEpochs | None = None
-        #: The `tf.data.Dataset` that the epochs iterate over; None for arrays. A profiler replaces it.
+        #: The `tf.data.Dataset` that the epochs iterate over, or None for arrays. A profiler replaces it.
         self.dataset: Any = None
 
     @functools.cached_property
     def adapter(self) -> Any:
-        """Keras's adapter, created when Keras requests the number of batches. Errors and warnings are Keras's."""
+        """Keras's adapter, created when Keras requests the number of batches. It raises Keras's errors and warnings."""
         given, self._given = self._given, {}
-        # Not by `get_data_adapter`: its warnings name the module that calls it, by which a program may filter them.
+        # Not `get_data_adapter`, because its warnings name the calling module, which a program's warning filter may
+        # use.
         return EpochIterator(**given).data_adapter
 
     def get_tf_dataset(self) -> Any:
-        """A `tf.data.Dataset`; or this object, from which Keras makes an iterator for each epoch."""
+        """Returns a `tf.data.Dataset`, or this object, from which Keras creates an iterator for each epoch."""
         function = self._acceleration.make_function(self._call.kind)
         if function is None:
             return self.adapter.get_tf_dataset()
@@ -132,7 +132,7 @@ class LoopInput(_Adapter):
 
     def __iter__(self) -> Any:
         if not self._acceleration.takes_epochs(self._call.kind):
-            # A callback has replaced the model's function.
+            # A callback replaced the model's function.
             if self.dataset is None:
                 self.dataset = self.adapter.get_tf_dataset()
             return iter(self.dataset)
@@ -150,35 +150,35 @@ class LoopInput(_Adapter):
 
     @property
     def num_batches(self) -> Any:
-        """As in Keras's adapter."""
+        """Same as in Keras's adapter."""
         return self.adapter.num_batches
 
     @property
     def batch_size(self) -> Any:
-        """As in Keras's adapter."""
+        """Same as in Keras's adapter."""
         return self.adapter.batch_size
 
     @property
     def has_partial_batch(self) -> Any:
-        """As in Keras's adapter."""
+        """Same as in Keras's adapter."""
         return self.adapter.has_partial_batch
 
     @property
     def partial_batch_size(self) -> Any:
-        """As in Keras's adapter."""
+        """Same as in Keras's adapter."""
         return self.adapter.partial_batch_size
 
     def on_epoch_begin(self) -> None:
-        """As in Keras's adapter."""
+        """Does the same as in Keras's adapter."""
         self.adapter.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """As in Keras's adapter."""
+        """Does the same as in Keras's adapter."""
         self.adapter.on_epoch_end()
 
 
 class _ArrayEpochs:
-    """The epochs of arrays of numbers, whose rows are copied in the order that Keras draws.
+    """The epochs of numeric arrays, whose rows are copied in the order that Keras draws.
 
     Args:
       arrays: the structure of arrays.
@@ -192,7 +192,7 @@ class _ArrayEpochs:
 
     @classmethod
     def of(cls, adapter: Any) -> _ArrayEpochs | None:
-        """The epochs of an adapter; None if it has something else than arrays of numbers, such as sparse tensors."""
+        """Returns the epochs of an adapter, or None unless it has only arrays of numbers."""
         if type(adapter) is not array_data_adapter.ArrayDataAdapter or adapter._shuffle == "batch":
             return None
         given = lists_to_tuples(adapter._inputs)
@@ -205,10 +205,10 @@ class _ArrayEpochs:
         try:
             return cls(map_structure(_own_array, inputs, given), adapter._batch_size, adapter._shuffle)
         except (TypeError, ValueError):
-            return None  # No rows, or a batch size that isn't an integer: Keras accepts it, or reports the mistake.
+            return None  # No rows, or a batch size that isn't an integer. Keras accepts these or reports the mistake.
 
     def open_epoch(self) -> ArrayBlocks:
-        """Draws the order of an epoch. Returns the source of its batches."""
+        """Draws the order of an epoch, and returns the source of its batches."""
         self.batches.begin(self._draw())
         if self._blocks is None:
             self._blocks = ArrayBlocks(self.batches)
@@ -216,7 +216,7 @@ class _ArrayEpochs:
 
 
 def _own_array(converted: Any, given: Any) -> NDArray[Any]:
-    """The array without memory that the program can change: Keras also copies arrays when a call starts."""
+    """Copies an array whose memory the program can change, because Keras also copies arrays when a call starts."""
     if isinstance(given, tf.Tensor) or (isinstance(given, np.ndarray) and given.dtype != converted.dtype):
         return np.asarray(converted)
     return np.array(converted)
@@ -232,7 +232,7 @@ class _AnyAdapter(_Adapter):
 
 
 def takes_adapters() -> bool:
-    """Returns True if Keras takes an adapter for x, as since 3.7."""
+    """Returns True if Keras accepts an adapter for x, as since 3.7."""
     adapter = _AnyAdapter()
     try:
         return get_data_adapter(adapter) is adapter
@@ -241,14 +241,14 @@ def takes_adapters() -> bool:
 
 
 def split(arrays: tuple[Any, ...], validation_split: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Splits arrays into those to train with and those to validate with, as `fit` does.
+    """Splits arrays into training and validation data, as `fit` does.
 
     Args:
-      arrays: x, y and the weights of the samples, each None if it is left out.
+      arrays: x, y and the sample weights, or None for each that isn't given.
       validation_split: the argument of `fit`.
 
     Raises:
-      Exception: as Keras's `fit`.
+      Exception: The same errors as Keras's `fit`.
     """
     trained, validated = array_slicing.train_validation_split(arrays, validation_split=validation_split)
     return tuple(trained), tuple(validated)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a model's `fit`, `evaluate` and `predict`: raised again where Keras has dropped it."""
+"""Ctrl-C in a model's `fit`, `evaluate` and `predict`: raises interrupts that Keras dropped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import FrameType
 
 __all__ = ["DroppedInterrupt"]
 
-# Functions that swallow exceptions, including Ctrl-C's, each with its module. In the first ones, of new and of old
-# releases, Keras makes numbers of the logs: they take a sixth of the time of the smallest steps.
+# Functions that swallow exceptions, including Ctrl-C's, with their modules. The first ones, from new and old releases,
+# convert logs to numbers, which takes a sixth of the time of the smallest steps.
 _DROPPING = {
     ("pythonify_logs", "keras.src.utils.python_utils"),
     ("_pythonify_logs", "keras.src.trainers.trainer"),
@@ -20,17 +20,17 @@ _DROPPING = {
 
 
 class DroppedInterrupt:
-    """Remembers a KeyboardInterrupt that came where Keras or Python drops it."""
+    """Records a KeyboardInterrupt that arrives where Keras or Python drops it."""
 
     def __init__(self) -> None:
         self._dropped = False
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Active during a `with` block, in the main thread, if the program doesn't handle SIGINT.
+        """Records interrupts during a `with` block, in the main thread, if the program doesn't handle SIGINT.
 
         Raises:
-          KeyboardInterrupt: at the end of the block, if one was dropped.
+          KeyboardInterrupt: At the end of the block, if one was dropped.
         """
         default = signal.default_int_handler
         if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not default:
@@ -48,7 +48,7 @@ class DroppedInterrupt:
         """Raises the dropped exception.
 
         Raises:
-          KeyboardInterrupt: one was dropped.
+          KeyboardInterrupt: If one was dropped.
         """
         if self._dropped:
             self._dropped = False

@@ -1,8 +1,7 @@
-"""A model's function that runs steps ahead of Keras's loop, in one compiled call, if nothing inspects the model in
-between.
+"""Model functions that run several steps ahead of Keras's loop in one compiled call, if nothing inspects the model.
 
-The state of one call of `fit`, `evaluate` or `predict` is in its `Call` and its `Epoch`s, never in the model: calls may
-be nested, or run in several threads.
+The state of a `fit`, `evaluate` or `predict` call is in its `Call` and its `Epoch`s, never in the model, because calls
+may be nested or run in several threads.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from fastsup.steps.fused_function import FusedFunction
 __all__ = ["Call", "Epoch", "ModelFunction", "NextBatch"]
 
 
-# The attributes of a model that end Keras's loop after a step, by the kind of the step.
+# The model attributes that end Keras's loop after a step, by the kind of the step.
 _STOPS = {"train": "stop_training", "test": "stop_evaluating", "predict": "stop_predicting"}
 
 
 class Call:
-    """A call of `fit`, `evaluate` or `predict`, for the steps of one kind in it.
+    """A `fit`, `evaluate` or `predict` call, for its steps of one kind.
 
     Args:
       model: the model.
       kind: "train", "test" or "predict".
-      callbacks: function that returns the callbacks of the call, without those that Keras adds.
-      shows_logs: whether a progress bar shows the logs of each step.
-      steps: steps of an epoch, or None for as many as there are batches.
+      callbacks: function that returns the call's callbacks, without those that Keras adds.
+      shows_logs: Whether a progress bar shows the logs of each step.
+      steps: steps per epoch, or None for as many as there are batches.
 
     Raises:
-      ValueError: a callback has a wrong `batch_freq`.
+      ValueError: If a callback has a wrong `batch_freq`.
     """
 
     def __init__(
@@ -49,21 +48,21 @@ class Call:
         self.kind = kind
         self.steps = steps
         self._callbacks = callbacks
-        # The outputs of each batch are what `predict` returns.
+        # `predict` returns the outputs of each batch.
         self._shows_logs = shows_logs or kind == "predict"
         #: The step of the epoch that was opened last.
         self.step: FusedStep | None = None
         self.why_not_fused()
 
     def close(self) -> None:
-        """Releases the batches: the model's function keeps the step for a report."""
+        """Releases the batches, because the model's function keeps the step for a report."""
         if self.step is not None:
             self.step.begin_input(None)
 
-    # A callback may get its methods in `set_model` or `on_train_begin`: it is looked at when steps are due.
+    # A callback may get its methods in `set_model` or `on_train_begin`, so check callbacks when steps are due.
 
     def why_not_fused(self) -> str:
-        """Why no step may be run ahead; an empty string if one may."""
+        """Reason why no step may run ahead, or "" if one may."""
         looks = looks_between_batches(self._callbacks(), self.kind)
         return f"the callback {looks} inspects each batch" if looks else ""
 
@@ -76,10 +75,10 @@ class Call:
         return self.kind == "predict" and reads_logs(self._callbacks(), self.kind)
 
     def most_steps(self, begun: int) -> int:
-        """Maximum number of steps until a callback inspects the model, the epoch ends, or Keras's loop stops.
+        """Returns the number of steps until a callback may inspect the model, the epoch ends, or Keras's loop stops.
 
         Args:
-          begun: the number of steps that were run before.
+          started: the number of steps that ran before.
         """
         batch = begun if self.steps is None else begun % self.steps
         left = MOST_STEPS if self.steps is None else self.steps - batch
@@ -93,13 +92,13 @@ class Call:
 class ModelFunction:
     """Replaces a model's train, test or predict function.
 
-    Keras's loop calls it for each step. A call may run several steps: the next calls return the results that there are.
+    Keras's loop calls it for each step. One call may run several steps. The next calls then return the stored results.
 
     Args:
       lifted: the `LiftedStepFunction` or `LiftedPredictFunction`.
       kind: "train", "test" or "predict".
       fuse: "auto" or "always".
-      why_never: why steps can't be run ahead in any call; an empty string if they can.
+      why_never: reason why steps can't run ahead in any call, or "" if they can.
       name: the name in messages.
 
     Attributes:
@@ -112,7 +111,7 @@ class ModelFunction:
         self.why_never = why_never
         self._fuse = fuse
         self._name = name
-        # Of the epoch that was opened last, for a report.
+        # The step of the epoch that was opened last, for a report.
         self._newest_step: FusedStep | None = None
         self._newest_why_not_fused = ""
 
@@ -124,15 +123,15 @@ class ModelFunction:
 
     @property
     def why_not_fused(self) -> str:
-        """Why steps aren't run in one compiled call now; an empty string if they are, or before the first call."""
+        """Reason why steps don't currently run in one compiled call. "" if they do, or before the first call."""
         step = self._newest_step
         return self.why_never or self._newest_why_not_fused or ("" if step is None else step.why_not_fused)
 
     def __call__(self, iterator: Any) -> Any:
-        """Runs a step, and perhaps more. As Keras's function."""
+        """Runs a step, and perhaps more steps. Has the signature of Keras's function."""
         epoch = iterator
         if self.kind == "predict":
-            # A list of one batch, or of its placeholder.
+            # A list of one batch, or its placeholder.
             epoch = iterator[0] if isinstance(iterator, list) and len(iterator) == 1 else None
             epoch = epoch.epoch if isinstance(epoch, NextBatch) else None
         if isinstance(epoch, Epoch):
@@ -146,8 +145,8 @@ class ModelFunction:
 
         Args:
           blocks: the source of its batches.
-          spec: what Keras traces its function with, up to 3.15. Since 3.16 it traces it with the batches.
-          why_not_fused: why no step of the epoch may be run ahead; an empty string if one may.
+          spec: the spec with which Keras traces its function, up to 3.15. Since 3.16, Keras traces it with the batches.
+          why_not_fused: reason why no step of the epoch may run ahead, or "" if one may.
         """
         on_data = self.lifted.on_data
         takes_batch: bool = getattr(self.lifted, "takes_batch", False)
@@ -156,7 +155,8 @@ class ModelFunction:
         def make() -> FusedFunction:
             function, traced_as = on_data.original, step.blocks.spec if takes_batch else spec
             if self.kind == "predict":
-                # The outputs have as many rows as the batch. Keras's function would forget that after other batches.
+                # The outputs have as many rows as the batch. After other batches, Keras's function would lose this
+                # fact.
                 function = tf_function(function.python_function, jit_compile=True)
                 traced_as = step.blocks.spec
             return FusedFunction(function, (), {}, (step.blocks.spec,), self._name, (traced_as,))
@@ -171,14 +171,14 @@ class ModelFunction:
         if self.why_never:
             fusion = FusionState()
         else:
-            # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
+            # The compiled loop and its trial remain for later epochs and later calls of `fit`.
             fusion = fusion_state_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
         step = FusedStep(self._name, single, make, fusion, self._fuse == "always", blocks=blocks)
         self._newest_step, self._newest_why_not_fused = step, why_not_fused
         return step
 
     def note_why_not_fused(self, why_not_fused: str) -> None:
-        """Records, for a report, why the epoch runs no step ahead."""
+        """Records the reason why the epoch runs no step ahead, for a report."""
         self._newest_why_not_fused = why_not_fused
 
 
@@ -194,14 +194,14 @@ class NextBatch:
 
 
 class Epoch:
-    """The iterator over the batches of an epoch that Keras's loop gets, with the state of the steps in it.
+    """The iterator over an epoch's batches for Keras's loop, with the state of the epoch's steps.
 
     Args:
       call: the call that it belongs to.
       spec: the structure of `tf.TensorSpec`s of its batches.
-      open_blocks: function that returns the source of its batches, an `ArrayBlocks` or an `IteratorBlocks`.
-      iterator: the iterator of tf.data that the source takes from; None if there is none.
-      placeholders: the number of `NextBatch` that it returns instead of batches; None if it returns batches.
+      open_blocks: function that returns the source of the batches, an `ArrayBlocks` or an `IteratorBlocks`.
+      iterator: the tf.data iterator that the source uses, or None.
+      placeholders: the number of `NextBatch` objects to return instead of batches, or None to return batches.
     """
 
     def __init__(
@@ -217,10 +217,10 @@ class Epoch:
         self._placeholders = placeholders
         self._blocks: Any = None
         self._function: ModelFunction | None = None
-        # None while each step is run by the function of an iterator.
+        # None while an iterator's function runs each step.
         self._step: FusedStep | None = None
         self._begun = 0
-        # Results of steps that were run ahead; if none are read, the last result, and the number of calls that return
+        # Results of steps that ran ahead. If nothing reads them, the last result and the number of calls that return
         # it.
         self._results: deque[Any] = deque()
         self._last: Any = None
@@ -230,7 +230,7 @@ class Epoch:
         return self
 
     def __next__(self) -> Any:
-        """The next batch, or its placeholder."""
+        """Returns the next batch, or its placeholder."""
         if self._placeholders is None:
             return next(self._opened_blocks())
         self._placeholders -= 1
@@ -239,7 +239,7 @@ class Epoch:
         return NextBatch(self)
 
     def run(self, function: ModelFunction) -> Any:
-        """Runs a step, and perhaps more.
+        """Runs a step, and perhaps more steps.
 
         Args:
           function: the model's function.
@@ -248,8 +248,8 @@ class Epoch:
           The result of the next step.
 
         Raises:
-          StopIteration: there is no more batch.
-          Exception: the error of the step.
+          StopIteration: If there are no more batches.
+          Exception: The error of the step.
         """
         if self._repeats:
             self._repeats -= 1
@@ -264,7 +264,7 @@ class Epoch:
         if function.why_never:
             return step()
         with_results = self._call.reads_logs()
-        # With results, steps are run one by one unless they are run in one call.
+        # If results are read, steps run one by one, unless they run in one call.
         limit = 1 if with_results and not step.is_next() else self._call.most_steps(self._begun)
         made, last, results = step.run_steps(limit, SECONDS_AT_ONCE, with_results)
         self._begun += made

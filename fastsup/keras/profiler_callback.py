@@ -1,4 +1,4 @@
-"""`fastsup.keras.ProfilerCallback`: a profile of one `fit`."""
+"""`fastsup.keras.ProfilerCallback`, which profiles one `fit`."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ __all__ = ["ProfilerCallback"]
 
 
 class ProfilerCallback(KerasCallback):
-    """Records the time of the `fit`, `evaluate` or `predict` to which it is passed, and prints the table at the end.
+    """Records the time of a `fit`, `evaluate` or `predict` call, and prints the table at the end.
 
         profile = fastsup.keras.ProfilerCallback()
         model.fit(x, y, callbacks=[profile])
         profile.profiler.write_html("profile.html")
 
     The table has a row for each method of each callback, for the step, the wait for input, tracing, and Keras's own
-    code. It is printed also if the call fails. Later calls with the same object are added to it. While the callback
+    code. It is also printed if the call fails. Later calls with the same object are added to it. While the callback
     exists, it replaces methods of Keras classes.
 
     Args:
-      profiler: the `fastsup.HookProfiler` that records; None for a new one.
-      verbose: 0 prints nothing, 1 prints the table.
+      profiler: the `fastsup.HookProfiler` that records. If None, creates one.
+      verbose: 1 prints the table, 0 prints nothing.
 
     Attributes:
       profiler: the profiler, whose methods show and write the recording.
 
     Raises:
-      TypeError: `profiler` is neither a HookProfiler nor None.
-      ValueError: `verbose` is neither 0 nor 1.
+      TypeError: If `profiler` is neither a HookProfiler nor None.
+      ValueError: If `verbose` is neither 0 nor 1.
     """
 
     @suggest_keywords
@@ -58,7 +58,7 @@ class ProfilerCallback(KerasCallback):
             self.profiler.print_table(sys.stdout)
 
     def __deepcopy__(self, memo: Any = None) -> ProfilerCallback:
-        # Of the same profiler. Tuners copy callbacks.
+        # They share the profiler, because tuners copy callbacks.
         return ProfilerCallback(self.profiler, self.verbose)
 
     __copy__ = __deepcopy__

@@ -1,4 +1,4 @@
-"""`fastsup.keras.report`: what became of a model's functions."""
+"""`fastsup.keras.report`: the acceleration status of a model's functions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["FunctionReport", "Report", "report"]
 
 
 class FunctionReport(NamedTuple):
-    """What became of one function.
+    """Acceleration status of one function.
 
     Attributes:
       name: "train", "test" or "predict".
-      called: whether it was called since it was made.
-      lifted: whether all its graphs are lifted.
-      why_not_lifted: why not; an empty string if they are, or if it wasn't called.
-      executor: what runs it.
-      seconds: seconds that an execution takes, where "auto" has measured it; else None.
-      fused: whether many steps currently run in one compiled call when nothing inspects the model in between.
-      why_not_fused: why they aren't; an empty string if they are.
+      called: Whether it was called since it was created.
+      lifted: Whether all its graphs are lifted.
+      why_not_lifted: reason why not, or "" if they are, or if it wasn't called.
+      executor: executor that runs it.
+      seconds: seconds per execution if "auto" measured it, or None.
+      fused: Whether many steps currently run in one compiled call when nothing inspects the model in between.
+      why_not_fused: reason why they don't, or "" if they do.
     """
 
     name: str
@@ -46,7 +46,7 @@ class FunctionReport(NamedTuple):
 
 
 class Report(tuple[FunctionReport, ...]):
-    """The `FunctionReport`s of a model. Its text has a line for each."""
+    """The `FunctionReport`s of a model. Its text has a line for each function."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Lets a notebook show the text."""
@@ -57,16 +57,16 @@ class Report(tuple[FunctionReport, ...]):
 
 
 def report(model: Any) -> Report:
-    """Reports which functions of an accelerated model are lifted, why others aren't, and what runs them.
+    """Reports which functions of an accelerated model are lifted, why others aren't, and which executors run them.
 
     Args:
-      model: a model that `fastsup.keras.accelerate` was given.
+      model: a model that was passed to `fastsup.keras.accelerate`.
 
     Returns:
-      A `Report`: a tuple of a `FunctionReport` for each function, whose text can be printed.
+      A `Report`, which is a tuple with a `FunctionReport` for each function. You can print it.
 
     Raises:
-      ValueError: the model wasn't accelerated.
+      ValueError: If the model isn't accelerated.
     """
     acceleration = acceleration_of(model)
     if acceleration is None:
@@ -75,7 +75,7 @@ def report(model: Any) -> Report:
 
 
 def functions_of(model: Any) -> list[Function]:
-    """The functions that an accelerated model calls for its steps.
+    """Returns the functions that an accelerated model calls for its steps.
 
     Args:
       model: the model.

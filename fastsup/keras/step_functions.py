@@ -1,4 +1,4 @@
-"""The functions that a Keras model calls for each step, lifted."""
+"""Lifts the functions that a Keras model calls for each step."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["LiftedPredictFunction", "LiftedStepFunction", "NotAccelerated", "lif
 
 
 class NotAccelerated(Exception):
-    """The reason why a model's function stays Keras's."""
+    """The reason why a model's function isn't accelerated."""
 
 
 class LiftedStepFunction:
     """Replaces a model's train or test function.
 
-    Inside TensorFlow, Keras's function gets an execution's batches from the iterator, and returns an optional value,
-    which eager operations then open. This one opens it inside the lifted graph.
+    In TensorFlow, Keras's function takes an execution's batches from the iterator, and returns an optional value, which
+    eager operations then open. This class opens it inside the lifted graph.
 
     Args:
       original: Keras's function.
       on_iterator: Keras's `tf.function` of an iterator, which returns an optional.
       on_data: Keras's function of one batch.
-      steps_per_execution: how many steps an execution has.
-      name: what messages call it.
+      steps_per_execution: number of steps per execution.
+      name: name in messages.
       options: arguments of `lifted_function`.
-      jit_compile: True if XLA compiles Keras's function of one batch, which is all that `on_data` calls.
-      takes_batch: whether Keras's function takes the batch of a single step itself, and calls `on_data` with it, as
-        since Keras 3.16: it is then traced with the shapes of batches.
+      jit_compile: Whether XLA compiles Keras's function of one batch, which is the only function that `on_data` calls.
+      takes_batch: Whether Keras's function itself takes the batch of a single step and calls `on_data` with it, as
+        since Keras 3.16. It is then traced with the shapes of batches.
     """
 
     def __init__(
@@ -62,21 +62,21 @@ class LiftedStepFunction:
         self._is_one_step = steps_per_execution == 1 and not takes_batch
         self._steps_per_execution = steps_per_execution
         on_iterators = one_step if self._is_one_step else steps
-        #: The lifted functions: of an iterator, and of one batch.
+        #: The lifted functions of an iterator and of one batch.
         self.on_iterator: Function = _lifted(_traced(on_iterators), name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
         self._name, self._options = name, options
-        #: The lifted traces of `on_data` that epochs run, by the trace.
+        #: The lifted traces of `on_data` that epochs run, by trace.
         self.traces: dict[Any, Function] = {}
         # What the last trace was found for, and its function. Replaced together: there may be several threads.
         self._found: tuple[Any, Function | None] = None, None
 
     def trace_of(self, spec: Any) -> Function:
-        """The function of one batch as Keras runs it for an iterator. A single batch might select another trace.
+        """Returns the function of one batch that Keras runs for an iterator. A single batch might select another trace.
 
         Args:
-          spec: the element spec of the iterator. It affects results: if the size of a batch is unknown, Keras weights
-            batches of all sizes equally in the means of some losses.
+          spec: the element spec of the iterator. It affects results: if the batch size is unknown, Keras gives batches
+            of all sizes the same weight in the means of some losses.
         """
         if self.takes_batch:
             return self.on_data
@@ -99,11 +99,11 @@ class LiftedStepFunction:
           iterator: an iterator of `tf.data` or of a strategy, or an iterator of batches.
 
         Returns:
-          The step's results: as a rule a dict of metrics.
+          The step's results, usually a dict of metrics.
 
         Raises:
-          StopIteration: the input has ended, if Keras's function raises it. tf.errors.OutOfRangeError: the input has
-            ended.
+          StopIteration: If the input has ended, and Keras's function raises it.
+          tf.errors.OutOfRangeError: If the input has ended.
         """
         if self.takes_batch and isinstance(iterator, tf.data.Iterator):
             return self.on_data(next_element(iterator))
@@ -120,13 +120,13 @@ class LiftedStepFunction:
 
 
 class LiftedPredictFunction:
-    """Replaces a model's predict function, if an execution is one step.
+    """Replaces a model's predict function if an execution has one step.
 
     Args:
       original: Keras's `tf.function` of a list of one batch.
-      name: what messages call it.
+      name: name in messages.
       options: arguments of `lifted_function`.
-      jit_compile: True if Keras has XLA compile the step.
+      jit_compile: Whether Keras has XLA compile the step.
     """
 
     def __init__(self, original: Any, name: str, options: dict[str, Any], jit_compile: bool | None) -> None:
@@ -135,16 +135,16 @@ class LiftedPredictFunction:
         def on_data(batch: Any) -> Any:
             return original.python_function([batch])
 
-        #: The lifted functions: of a list of one batch, and of one batch.
+        #: The lifted functions of a list of one batch and of one batch.
         self.on_list: Function = _lifted(original, name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
 
     def trace_of(self, spec: Any) -> Function:
-        """The function of one batch: Keras runs it with the shapes of the batch."""
+        """Returns the function of one batch. Keras runs it with the shapes of the batch."""
         return self.on_data
 
     def __call__(self, data: Any) -> Any:
-        """Runs an execution, as Keras's function."""
+        """Runs an execution. Has the signature of Keras's function."""
         return self.on_list(data)
 
 
@@ -156,19 +156,20 @@ def lift_step_function(
     Args:
       kind: "train", "test" or "predict".
       original: the function.
-      steps_per_execution: how many steps an execution has.
-      name: what messages call it.
+      steps_per_execution: number of steps per execution.
+      name: name in messages.
       options: arguments of `lifted_function`.
-      jit_compile: True if Keras has XLA compile it.
+      jit_compile: Whether Keras has XLA compile the function.
 
     Returns:
-      A callable that does the same: a `Function`, a `LiftedStepFunction` or a `LiftedPredictFunction`.
+      A callable with the same result: a `Function`, a `LiftedStepFunction` or a `LiftedPredictFunction`.
 
     Raises:
-      NotAccelerated: the function isn't one that Keras makes.
+      NotAccelerated: If Keras didn't create the function.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        # Keras's own is one of a list of batches. Since Keras 3.7, the functions of an iterator aren't `tf.function`s.
+        # Keras's own function takes a list of batches. Since Keras 3.7, the functions of an iterator aren't
+        # `tf.function`s.
         made_by = getattr(getattr(original, "python_function", None), "__module__", None) or ""
         if kind == "predict" and steps_per_execution == 1 and made_by.startswith("keras."):
             return LiftedPredictFunction(original, name, options, jit_compile)
@@ -190,7 +191,7 @@ def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:
 
 
 def _nothing_of(spec: Any) -> Any:
-    """Values of a structure, as small as its shapes allow.
+    """Returns values of a structure, as small as its shapes allow.
 
     Args:
       spec: the structure of type specs.
@@ -203,16 +204,16 @@ def _nothing_of(spec: Any) -> Any:
 
 
 def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Any:
-    """The function as a `tf.function`, made as Keras makes its own."""
+    """Returns the function as a `tf.function`, created like Keras's own."""
     unconverted = tf.autograph.experimental.do_not_convert(function)
     traced = tf_function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
-    # TensorFlow's warning of many traces names Keras's function, which this one calls while it is traced.
+    # TensorFlow's warning about many traces names Keras's function, which this one calls while it is traced.
     traced._omit_frequent_tracing_warning = True
     return traced
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """The variables that a Python function captures from the enclosing function, by name."""
+    """Returns the variables that a Python function captures from the enclosing function, by name."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     if code is None or cells is None:
         return {}

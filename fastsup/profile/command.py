@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         end_line = _INTERRUPTED
         raise
     finally:
-        # Also after an exit or a signal; but not in a child process that the script has forked.
+        # Also after an exit or a signal, but not in a child process that the script forked.
         if os.getpid() == process:
             if summaries is not None:
                 failed = not summaries.finish()
@@ -181,14 +181,14 @@ def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profil
 
 
 def _wait_for_threads() -> None:
-    """Waits for the script's threads, as the interpreter does at its end. They may be training."""
+    """Waits for the script's threads, which may be training, as the interpreter does when it exits."""
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
 
 
 class _SummaryThread(threading.Thread):
-    """Writes summaries of a profile now and then, and at the end.
+    """Periodically writes summaries of a profile, and once more at the end.
 
     Args:
       profiler: the profiler.
@@ -196,7 +196,7 @@ class _SummaryThread(threading.Thread):
     """
 
     def __init__(self, profiler: HookProfiler, directory: str) -> None:
-        # A daemon: the command waits for the script's threads, and then ends this one.
+        # A daemon thread, because the command waits for the script's threads, and then ends this one.
         super().__init__(name="fastsup-profile-summaries", daemon=True)
         self._profiler, self._directory = profiler, directory
         self._ended = threading.Event()
@@ -207,7 +207,7 @@ class _SummaryThread(threading.Thread):
             self._write()
 
     def _write(self) -> None:
-        # TensorFlow isn't imported before the script has done so: it may set TensorFlow up first.
+        # Don't import TensorFlow before the script does, because the script may first configure TensorFlow.
         if "tensorflow" not in sys.modules and not self._ended.is_set():
             return
         try:
@@ -216,7 +216,7 @@ class _SummaryThread(threading.Thread):
             self._error = error
 
     def finish(self) -> bool:
-        """Ends the thread, and writes the last summaries. Prints where they are. Returns False if that fails."""
+        """Ends the thread, writes the last summaries, and prints their place. Returns False if this fails."""
         self._ended.set()
         self.join()
         if self._error is None:
@@ -232,7 +232,7 @@ class _SummaryThread(threading.Thread):
 
 
 def print_at_the_end(lines: list[Line]) -> None:
-    """Prints lines to the `sys.stdout` that the script has left.
+    """Prints lines to the `sys.stdout` that the script left.
 
     Args:
       lines: the lines, each with its style.
@@ -243,14 +243,14 @@ def print_at_the_end(lines: list[Line]) -> None:
         sys.stdout.flush()
         print_lines(lines, sys.stdout)
     except BrokenPipeError:
-        # The reader has closed the pipe. Without this, the interpreter's last flush would fail too.
+        # The reader closed the pipe. Without this, the interpreter's last flush would also fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except (OSError, ValueError) as error:
         print(f"python -m fastsup profile: the table could not be printed: {error}", file=sys.stderr)
 
 
 def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
-    """Reports exceeded limits. Returns whether any is."""
+    """Reports exceeded limits. Returns True if there are any."""
     sentences = broken(profiler.report(), limits)
     for sentence in sentences:
         print(f"python -m fastsup profile: --fail-above: {sentence}", file=sys.stderr)
@@ -258,7 +258,7 @@ def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
 
 
 def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
-    """Reports limits whose names match no row. Returns whether any has."""
+    """Reports limits whose names match no row. Returns True if there are any."""
     report = profiler.report()
     missing = unknown(report, limits)
     names = list(dict.fromkeys([*hook_names(report), *(row.phase for row in [*report.session, *report.rows])]))
@@ -273,7 +273,7 @@ def _say_missing(profiler: HookProfiler, limits: list[Limit]) -> bool:
 
 
 def _problem_with(path: str) -> str:
-    """The reason why a file can't be written, or ""."""
+    """Returns the reason why a file can't be written, or ""."""
     try:
         check_writable(path)
     except OSError as error:

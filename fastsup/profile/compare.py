@@ -16,7 +16,7 @@ from fastsup.profile.table import WIDTH, Line
 
 __all__ = ["compare", "load"]
 
-# Rows whose difference is a smaller part of themselves, or of a step, than these are left out: it may be noise.
+# Rows with a relative difference below these are skipped, because it may be noise.
 _SAME = 0.05
 _SMALL = 0.005
 _SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
@@ -24,7 +24,7 @@ _IMPORT = "import"
 _NUMBERS = ("before", "now", "now/before")
 _WIDTHS = (10, 10, 12)
 
-# The types of the fields that are compared. Those with "?" may be missing: schema 1 lacks some.
+# The types of the compared fields. A "?" marks a field that may be missing, because schema 1 lacks some.
 _PROFILE: dict[str, Any] = {
     "schema": int,
     "steps": int,
@@ -51,8 +51,8 @@ def load(path: str) -> dict[str, Any]:
       The profile, as a dictionary.
 
     Raises:
-      OSError: the file can't be read.
-      ValueError: the file isn't a profile, or was written by a later version of fastsup.
+      OSError: If the file can't be read.
+      ValueError: If the file isn't a profile, or was written by a later version of fastsup.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -70,7 +70,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _has(value: Any, wanted: Any) -> bool:
-    """True if a value of a JSON file has a type: a class, a tuple of types, a list of one, or a dictionary of types."""
+    """Returns True if a JSON value has a type: a class, a tuple of types, a list of one, or a dictionary of types."""
     if isinstance(wanted, tuple):
         return any(_has(value, kind) for kind in wanted)
     if isinstance(wanted, list):
@@ -119,7 +119,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
             same += 1
         else:
             sessions[key[0]].append((difference, _compared(f" {_name(key)}", old, new)))
-    # The largest differences come first, of sessions and of rows in a session.
+    # The largest differences come first, both for sessions and for rows in a session.
     for session in sorted(sessions, key=lambda name: -sum(difference for difference, _ in sessions[name])):
         lines.append(((session or "all sessions")[:WIDTH], "bold"))
         lines += [line for _, line in sorted(sessions[session], key=lambda row: -row[0])]
@@ -143,11 +143,11 @@ def _step(profile: dict[str, Any]) -> float:
 
 
 def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
-    """Nanoseconds per step of each row. The names of sessions lose the line number, which an edit changes."""
+    """Returns each row's nanoseconds per step. Strips line numbers from session names, because edits change them."""
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
-        # Before schema 3, the owner contained it.
+        # Before schema 3, the owner contained the thread.
         owner = name_of(row["owner"], row.get("thread", LOOP))
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
@@ -159,7 +159,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
 
 
 def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
-    """The nanoseconds of each hook and callback that opens sessions, including these sessions."""
+    """Returns the nanoseconds of each hook and callback that opens sessions, including these sessions."""
     found: dict[str, int] = defaultdict(int)
     for each in profile.get("sessions", ()):
         within: list[str] = each.get("within") or []
@@ -173,9 +173,9 @@ def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
 
 
 def _renamed(before: dict[_Key, float], now: dict[_Key, float]) -> dict[_Key, float]:
-    """The earlier rows, with the sessions' names in the later profile where only the name of the script has changed.
+    """Renames the sessions in the earlier rows as in the later profile if only the script's name has changed.
 
-    The call that opens such a session, with its role, is found once among the sessions of either profile alone.
+    The call that opens such a session, with its role, must occur once among the sessions that only one profile has.
     """
     ours, theirs = ({key[0] for key in rows} for rows in (now, before))
     new_names: dict[str, str] = {}
@@ -188,7 +188,7 @@ def _renamed(before: dict[_Key, float], now: dict[_Key, float]) -> dict[_Key, fl
 
 
 def _call(session: str) -> str:
-    """The name of a session without its place: "MonitoredSession (train)" of "MonitoredSession (train), train.py"."""
+    """Strips the place from a session's name: "MonitoredSession (train), train.py" to "MonitoredSession (train)"."""
     return session.partition(", ")[0]
 
 
@@ -215,7 +215,7 @@ def _compared(name: str, old: float, new: float) -> Line:
 
 
 def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[Line]:
-    """The phases of the whole program."""
+    """Returns the phases of the whole program."""
     both = [{phase["phase"]: phase["total_ns"] for phase in profile.get("timeline", ())} for profile in (before, now)]
     if not all(both):
         missing = "the earlier one" if both[1] else "one of them"
@@ -228,6 +228,6 @@ def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[
         old, new = (phases.get(name, 0) for phases in both)
         if max(old, new) >= _SMALL * max(whole):
             text, style = _compared(f" {name}", old, new)
-            # The time of an import depends on the file system's cache.
+            # The duration of an import depends on the file system's cache.
             lines.append((text, "" if name == _IMPORT else style))
     return lines

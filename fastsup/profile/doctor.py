@@ -23,7 +23,7 @@ _STEPS = 2000
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several. Arguments as for `fastsup.profile.command.add_parser`."""
+    """Adds the command to a parser. Takes the arguments of `fastsup.profile.command.add_parser`."""
     parser = commands.add_parser(
         "doctor",
         help="report the installation and how fast a step can be",
@@ -71,11 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def layers_of_keras_2() -> str:
-    """Returns a sentence: whether tf.compat.v1.layers can be used here, and if not, what makes them usable."""
+    """Returns a sentence about whether tf.compat.v1.layers works here, and if not, how to make it work."""
     what = "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell"
     missing = [
         *([f"`{install_command()}`"] if version_of("tf_keras") is None else []),
-        # The values that TensorFlow takes as true.
+        # The values that TensorFlow treats as true.
         *([SWITCH] if os.environ.get("TF_USE_LEGACY_KERAS") not in ("true", "True", "1") else []),
     ]
     if not missing:
@@ -87,7 +87,7 @@ def layers_of_keras_2() -> str:
 
 
 def _per_step(run: Any, steps: int) -> float:
-    """The best of several measurements, in nanoseconds a step."""
+    """Returns the best of several measurements, in nanoseconds per step."""
     times = []
     for _ in range(5):
         started = time.perf_counter_ns()
@@ -143,7 +143,7 @@ def _print_sessions() -> bool:
 
 
 def _print_functions() -> None:
-    """Prints whether functions of TF 2 can be lifted here, and the cost of a call."""
+    """Prints whether TF 2 functions can be lifted here, and the cost of a call."""
     import tensorflow as tf
 
     from fastsup.eager import tf_abi
@@ -182,7 +182,7 @@ def _print_functions() -> None:
 
 
 def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:
-    """Returns the nanoseconds of a step, and the executor that was chosen. None and a printed line if it can't run."""
+    """Returns the nanoseconds per step and the chosen executor. Prints a line and returns None if it can't run."""
     from fastsup.runtime.session import Session
 
     times = []
@@ -209,7 +209,7 @@ def warnings() -> list[str]:
             "and install one."
         )
     estimator = version_of("tensorflow-estimator")
-    # Of 2.15, fastsup takes the canned models.
+    # fastsup uses the canned models of 2.15.
     archived = (estimator or "").startswith("2.15.")
     if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(

@@ -1,4 +1,4 @@
-"""A profile as files: the report as JSON and CSV, and steps as a Chrome trace. docs/profile-rows.md has the schemas."""
+"""A profile as files: the report as JSON and CSV, and steps as a Chrome trace. See docs/profile-rows.md for schemas."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastsup.profile.report import Report, Row
 
 __all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json"]
 
-# Grows when a field changes its meaning or goes away; not when one is added.
-# 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
+# Incremented when a field is removed or changes its meaning, but not when one is added.
+# 2: one owner and phase may have several rows, which differ in `session` or `detail`.
 # 3: `thread`, instead of `owner`, shows a callback's work in its own thread.
 SCHEMA = 3
 _ROW_FIELDS = ("owner", "phase", "kind", "basis", "calls", "total_ns", "share", "mean_ns", "p50_ns", "p95_ns", "p99_ns",

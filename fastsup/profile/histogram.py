@@ -1,4 +1,4 @@
-"""The histogram of step times in columns of equal width on a logarithmic axis, also as text."""
+"""The histogram of step times, with columns of equal width on a logarithmic axis. Also available as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Histogram:
     """Counts of durations in columns.
 
     Args:
-      buckets: (from, to, count), in nanoseconds and in order; at least one.
+      buckets: list of (from, to, count), in nanoseconds and in order, with at least one element.
       columns: number of columns.
     """
 
@@ -30,20 +30,20 @@ class Histogram:
             self.counts[min(max(int(place * columns), 0), columns - 1)] += count
 
     def place(self, ns: float) -> float:
-        """Returns the place of a duration, in nanoseconds, on the axis: 0 to 1."""
+        """Returns the position of a duration (in nanoseconds) on the axis, from 0 to 1."""
         return (log10(ns) - self.low) / (self.high - self.low)
 
     def at(self, place: float) -> float:
-        """Returns the duration, in nanoseconds, at a place of the axis of 0 to 1."""
+        """Returns the duration in nanoseconds at a position on the axis, from 0 to 1."""
         return float(10 ** (self.low + (self.high - self.low) * place))
 
     def heights(self) -> list[float]:
-        """Returns the heights of the columns, 0 to 1, on a logarithmic scale on which a count of 1 is visible."""
+        """Returns the heights of the columns, from 0 to 1, on a logarithmic scale on which a count of 1 is visible."""
         tallest = log10(max(self.counts)) + 0.3
         return [(log10(count) + 0.3) / tallest if count else 0.0 for count in self.counts]
 
     def ticks(self) -> list[float]:
-        """Returns round durations along the axis, in nanoseconds; the ends of the axis if there are fewer than two."""
+        """Returns round durations along the axis in nanoseconds, or the axis's ends if there are fewer than two."""
         exponents = range(floor(self.low), ceil(self.high) + 1)
         for steps in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
             ticks = _within(self.low, self.high, (step * 10.0**exponent for exponent in exponents for step in steps))
@@ -57,11 +57,11 @@ def _within(low: float, high: float, durations: Iterable[float]) -> list[float]:
 
 
 def as_lines(buckets: Sequence[tuple[int, int, int]], width: int) -> list[str]:
-    """Returns the histogram as lines of text: the columns, the axis, and its labels.
+    """Returns the histogram as lines of text: the columns, the axis and its labels.
 
     Args:
       buckets: as for `Histogram`.
-      width: number of characters in a line.
+      width: number of characters per line.
     """
     histogram = Histogram(buckets, width)
     columns = "".join(_BLOCKS[ceil(height * (len(_BLOCKS) - 1))] for height in histogram.heights())

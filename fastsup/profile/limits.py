@@ -1,4 +1,4 @@
-"""`--fail-above`: limits on what hooks, callbacks and phases may cost, for tests of a program's speed."""
+"""`--fail-above`: limits on the cost of hooks, callbacks and phases, for tests of a program's speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastsup.profile.report import Report
 
 __all__ = ["ALL_HOOKS", "Limit", "broken", "hook_names", "limit_of", "unknown"]
 
-# The name of all hooks and callbacks together.
+# The name for all hooks and callbacks together.
 ALL_HOOKS = "hooks"
 _ALL = (ALL_HOOKS, "callbacks")
 _LIMIT = re.compile(r"(.*\S)\s+([0-9]+(?:\.[0-9]+)?)\s*%")
@@ -22,9 +22,9 @@ class Limit(NamedTuple):
     """A limit on a cost.
 
     Attributes:
-      name: class of a hook or callback, name of a phase, of a row that belongs to no hook as the table shows it, or
-        "hooks" for all hooks and callbacks together.
-      share: the most that it may be of the time, 0 to 1.
+      name: class of a hook or callback, name of a phase, name of a row without a hook as in the table, or "hooks" for
+        all hooks and callbacks together.
+      share: maximum share of the time, from 0 to 1.
     """
 
     name: str
@@ -32,13 +32,13 @@ class Limit(NamedTuple):
 
 
 def limit_of(text: str) -> Limit:
-    """Reads a limit.
+    """Parses a limit.
 
     Args:
-      text: name and per cent: "ModelCheckpoint 5%".
+      text: name and percentage, such as "ModelCheckpoint 5%".
 
     Raises:
-      ValueError: it isn't that.
+      ValueError: If the text has another form.
     """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
@@ -56,7 +56,7 @@ def broken(report: Report, limits: Iterable[Limit]) -> list[str]:
       limits: the limits.
 
     Returns:
-      A sentence for each limit that is exceeded.
+      A sentence for each exceeded limit.
     """
     found = []
     for limit in limits:
@@ -67,7 +67,7 @@ def broken(report: Report, limits: Iterable[Limit]) -> list[str]:
 
 
 def hook_names(report: Report) -> list[str]:
-    """The names of a report's hooks and callbacks, without the numbers of those of one class.
+    """Returns the names of a report's hooks and callbacks, without the numbers of hooks with the same class.
 
     Args:
       report: the report.
@@ -76,7 +76,7 @@ def hook_names(report: Report) -> list[str]:
 
 
 def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
-    """The names of limits that no row of a report has.
+    """Returns the names of limits that match no row of a report.
 
     Args:
       report: the report.
@@ -86,7 +86,7 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
 
 
 def _numbered(owner: str) -> str:
-    """The name of one of several hooks, with its number. A profile shows the first without one."""
+    """Returns the name of one of several hooks, with its number. A profile shows the first one without a number."""
     return owner if " #" in owner else f"{owner} #1"
 
 
@@ -95,7 +95,7 @@ def _is_hook_meant(name: str, owner: str) -> bool:
 
 
 def _rows_meant(report: Report, name: str) -> list[Row]:
-    """The rows that the name of a limit means."""
+    """Returns the rows that a limit's name refers to."""
     return [
         row
         for row in report.rows
@@ -104,7 +104,7 @@ def _rows_meant(report: Report, name: str) -> list[Row]:
 
 
 def _total(report: Report, name: str) -> int:
-    """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
+    """Returns the nanoseconds of all rows with a name in the loops' threads, including what the named hook opens."""
     opened = [part for part in report.sessions if part.within is not None and _is_hook_meant(name, part.within[1])]
     in_loops = [row for row in _rows_meant(report, name) if row.thread == LOOP]
     return sum(part.total_ns for part in opened) + sum(row.times.total_ns for row in in_loops)

@@ -1,4 +1,4 @@
-"""The numbers of a report: its head, its sessions, its rows, and what these are a part of; and numbers as text."""
+"""The numbers of a report (its head, sessions and rows), and the conversion of numbers to text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UNITS = ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"))
 
 
 def duration(ns: float) -> str:
-    """Returns a duration, given in nanoseconds, in three digits: "1.23µs"."""
+    """Formats a duration, given in nanoseconds, with three digits: "1.23µs"."""
     for limit, unit, name in _UNITS:
         if ns < limit * 0.9995:
             return _three_digits(ns / unit) + name
@@ -55,12 +55,12 @@ def _three_digits(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Returns a share of 0 to 1 as a percentage: "4.5%"."""
+    """Formats a share from 0 to 1 as a percentage: "4.5%"."""
     return "100%" if share >= 0.9995 else f"{100 * share:.1f}%"
 
 
 def count(number: int, digits: int = 5) -> str:
-    """Returns a whole number in a few characters: "12345", "1.23M"."""
+    """Formats an integer in a few characters: "12345", "1.23M"."""
     if number < 10**digits:
         return str(number)
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -78,7 +78,7 @@ class Head:
       script: the script, as it was called.
       arguments: its arguments.
       date: date and time of the profile, with the zone: "2026-11-23 10:15:00 +0000".
-      versions: by name, of fastsup, TensorFlow, Python and NumPy, as far as they are installed.
+      versions: versions by name of fastsup, TensorFlow, Python and NumPy, if installed.
       machine: processor, number of cores and system.
     """
 
@@ -89,14 +89,14 @@ class Head:
     machine: str = ""
 
     def lines(self) -> list[str]:
-        """Returns the head as lines of text, without those that would be empty."""
+        """Returns the head as lines of text, without empty ones."""
         command = " ".join([self.script, *map(shlex.quote, self.arguments)]) if self.script else ""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return [line for line in (", ".join(filter(None, (command, self.date))), versions, self.machine) if line]
 
 
 def head_of() -> Head:
-    """Returns the head for a profile of this process, now."""
+    """Returns the head for a profile of this process, with the current time."""
     import fastsup
 
     versions = {"fastsup": fastsup.__version__}
@@ -129,23 +129,23 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class SessionPart:
-    """A session or loop; or several of one origin.
+    """A session or loop, or several with one origin.
 
     Args:
       name: its name in the profile.
       kind: name of the call that opens it.
-      role: "train", "evaluate" or "predict"; "run" if its purpose isn't known; "call" for a function.
+      role: "train", "evaluate", "predict", "run" if its purpose isn't known, or "call" for a function.
       place: file name and line of that call.
       sessions: number of sessions.
-      runs: number of runs; of a pass, such as Keras's `fit`, of batches; of a function, of calls.
+      runs: number of runs, of batches for a pass such as Keras's `fit`, or of calls for a function.
       total_ns: sum of its rows, in nanoseconds.
-      within: the callback in which the sessions ran: (session, hook, phase, detail); None outside a callback.
+      within: the callback in which the sessions ran, as (session, hook, phase, detail), or None outside a callback.
       asked_executors: the executor modes of the sessions: the requested ones, or `auto`'s final choices.
       executors: the executors of its combinations of fetches and feeds.
-      tensorflow_hooks: names of the classes among its hooks that are TensorFlow's own.
+      tensorflow_hooks: class names of its hooks that are TensorFlow's own.
       operations_added: number of operations added to the graph while the session was open.
-      is_pass: whether it is Keras's: a call that runs all steps itself, `fit`, `evaluate` or `predict`, or calls for
-        one batch, such as `train_on_batch`.
+      is_pass: True for Keras: a call that runs all steps itself (`fit`, `evaluate` or `predict`), or calls for one
+        batch, such as `train_on_batch`.
     """
 
     name: str
@@ -164,14 +164,14 @@ class SessionPart:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a function, of which each call is a step."""
+        """True for a function. Each call of it is a step."""
         return self.role == FUNCTION_ROLE
 
     def executor_of(self, detail: str) -> str:
-        """Returns the executor of fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if it is unknown.
+        """Returns the executor of fetches, such as "inline", "inline or thread_pool" or "inline, on trial", or "".
 
         Args:
-          detail: the fetches, as the row of the runtime describes them.
+          detail: the fetches, as in the runtime's row.
         """
         wanted = set(_names_in(detail))
         plans = [plan for plan in self.executors if plan.fetches == (detail,)]
@@ -186,7 +186,7 @@ class SessionPart:
 
 
 def _names_in(detail: str) -> list[str]:
-    """The names of the elements in a description of fetches."""
+    """Returns the names of the elements in a description of fetches."""
     without_keys = re.sub(r"[^,\[\](){}]*: ", "", re.sub(r"… \d+ more", "", detail))
     return [name.strip() for name in re.split(r"[,\[\](){}]", without_keys) if name.strip()]
 
@@ -220,14 +220,14 @@ class Times:
     """Durations, in nanoseconds.
 
     Args:
-      calls: how many there are.
+      calls: number of durations.
       total_ns: their sum.
       mean_ns: their mean.
-      p50_ns: their median, within 1%; this and the following are None for an estimate.
+      p50_ns: their median, within 1%. This and the following are None for an estimate.
       p95_ns: the 95th percentile, within 1%.
       p99_ns: the 99th percentile, within 1%.
-      max_ns: the longest.
-      max_step: the step of the longest.
+      max_ns: the longest duration.
+      max_step: the step of the longest duration.
     """
 
     calls: int
@@ -242,18 +242,18 @@ class Times:
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of one phase of a hook or of the session, without the phases nested in it.
+    """The cost of one phase of a hook or session, without the phases nested in it.
 
     Args:
       owner: name of the hook, or "session".
       phase: name of the phase.
       times: the durations.
-      share: part of the wall clock's time, 0 to 1.
-      basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for an estimate from the
-        number of values alone.
-      session: name of the session; "" for a row that belongs to none.
-      detail: the fetches of the runtime, the arguments of a function, the reason of a trace, or the class of a
-        listener; else "".
+      share: share of the wall clock time, from 0 to 1.
+      basis: "measured"; "compared" for an estimate from runs with and without the phase; "counted" for an estimate from
+        only the number of values.
+      session: name of the session, or "" for a row without one.
+      detail: the fetches of the runtime, the arguments of a function, the reason of a trace, the class of a listener,
+        or "".
       thread: "loop" for the threads that run the steps; "callbacks" for threads in which Keras runs callbacks while the
         loop continues.
     """
@@ -269,7 +269,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The owner, as the table names it."""
+        """The owner's name in the table."""
         return name_of(self.owner, self.thread)
 
     @property
@@ -279,7 +279,7 @@ class Row:
 
     @property
     def is_step(self) -> bool:
-        """True for a row of the steps themselves: of the runtime, or of what Keras calls for a batch."""
+        """True for a row of the steps themselves: the runtime, or Keras's function for a batch."""
         return self.phase in (RUNTIME, *KERAS_STEPS)
 
 
@@ -288,22 +288,22 @@ class ProfileRows:
     """The numbers of a report.
 
     Args:
-      steps: number of steps recorded.
-      skipped_steps: number of steps left out before them.
-      threads: number of threads that made them. The times of all threads are added.
+      steps: number of recorded steps.
+      skipped_steps: number of skipped steps before them.
+      threads: number of threads that ran them. The times of all threads are added.
       wall_ns: nanoseconds in the steps and between them.
-      profiler_ns: the cost of recording, by calibration.
+      profiler_ns: calibrated cost of recording.
       unaccounted_ns: nanoseconds in no row: the session layer itself.
-      rows: the rows, hooks first, the costliest in front.
+      rows: the rows, hooks first, most expensive first.
       step_time: durations of the steps.
       step_buckets: histogram of the steps: (from, to, count), in nanoseconds.
-      other_profilers_used: whether sessions or loops had their own profiler. They aren't in this report.
-      sessions: the sessions and loops, those that take the most time first.
+      other_profilers_used: Whether sessions or loops had their own profiler. They aren't in this report.
+      sessions: the sessions and loops, most expensive first.
       head: the script, the date, the versions and the machine.
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
       unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
       functions: the functions of `fastsup.function`.
-      call_ns: nanoseconds per TensorFlow call of a function that `fastsup.function` saves; 0 if not needed.
+      call_ns: nanoseconds that `fastsup.function` saves per TensorFlow call of a function, or 0 if not needed.
     """
 
     steps: int
@@ -325,19 +325,19 @@ class ProfileRows:
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
-        """The hooks of all sessions, the costliest first: name, nanoseconds, rows."""
+        """The hooks of all sessions as (name, nanoseconds, rows), most expensive first."""
         return hooks_among(self.rows)
 
     @property
     def session(self) -> list[Row]:
-        """The rows that belong to no hook."""
+        """The rows without a hook."""
         return [row for row in self.rows if not row.is_hook]
 
     def rows_of(self, session: str) -> list[Row]:
         """Returns the rows of a session.
 
         Args:
-          session: its name; "" for the rows that belong to none.
+          session: its name, or "" for rows without a session.
         """
         return [row for row in self.rows if row.session == session]
 
@@ -351,7 +351,7 @@ class ProfileRows:
         return [part for part in self.sessions if part.within is not None and part.within[:2] == (session, owner)]
 
     def executor_of(self, row: Row) -> str:
-        """Returns what runs a row of the runtime, or of a pass's function; "" if it isn't known, and for any other row.
+        """Returns the executor of a runtime row or a pass's function. Returns "" if it isn't known, and for other rows.
 
         Args:
           row: one of the rows.
@@ -362,7 +362,7 @@ class ProfileRows:
         return next(part.executor_of(detail) for part in self.sessions if part.name == row.session)
 
     def shown(self, row: Row) -> str:
-        """Returns a row's name in the table: its phase and detail, and what runs it.
+        """Returns a row's name in the table: its phase, detail and executor.
 
         Args:
           row: one of the rows.
@@ -371,7 +371,7 @@ class ProfileRows:
         return f"{row.phase} {row.detail}".rstrip() + (f": {executor}" if executor else "")
 
     def share(self, ns: float) -> float:
-        """Returns a time as a part of the wall clock's, 0 to 1.
+        """Returns a time as a share of the wall clock time, from 0 to 1.
 
         Args:
           ns: the time in nanoseconds.
@@ -380,7 +380,7 @@ class ProfileRows:
 
 
 def hooks_among(rows: Iterable[Row]) -> list[tuple[str, int, list[Row]]]:
-    """Groups rows by hook, and by session. Returns (name, nanoseconds, rows) for each hook, the costliest first."""
+    """Groups rows by hook and session. Returns (name, nanoseconds, rows) for each hook, most expensive first."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.is_hook:

@@ -1,6 +1,6 @@
-"""A profile as one HTML page that loads nothing else: costs, the histogram of step times, the slowest steps.
+"""A profile as a single HTML page without external resources: costs, histogram of step times, slowest steps.
 
-All that is drawn are elements of HTML whose place is a part of the one around them, in percent.
+All drawings are HTML elements, whose position is a percentage of the surrounding element.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from fastsup.profile.table import as_text
 
 __all__ = ["as_html", "as_html_part"]
 
-_COLUMNS = 60  # Of the histogram.
-# Of what most programs with sessions have. All else takes the next one of the others, in its order.
+_COLUMNS = 60  # Columns of the histogram.
+# The colors of the phases in most programs with sessions. Other phases get the next of the remaining colors, in order.
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2", "listener": "#54a24b",
     "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "between steps": "#79706e", "profiler": "#bab0ac",
@@ -37,7 +37,7 @@ _OTHERS = (
 )  # fmt: skip
 _SLOW_STEPS = 8
 
-# For the page only, and for the page and the notebook.
+# Styles for the page only, and for the page and the notebook.
 _PAGE_STYLE = """
 body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
@@ -120,7 +120,7 @@ def as_html_part(report: Report, recorder: Recorder) -> str:
 
 
 def _colours(report: Report) -> dict[str, str]:
-    """The colour of each phase: those that take the most time are told apart."""
+    """Returns the color of each phase. The phases that take the most time have distinct colors."""
     times = Counter({phase: ns for phase, ns, _ in report.timeline})
     for row in report.rows:
         times[row.phase] += row.times.total_ns
@@ -130,9 +130,9 @@ def _colours(report: Report) -> dict[str, str]:
 
 
 def _more_colours() -> Iterator[str]:
-    """Colours without end, each far from those before it, for programs with many phases."""
+    """Yields colors without end, each different from earlier ones, for programs with many phases."""
     for number in itertools.count():
-        # The golden angle: it spreads any count of hues.
+        # The golden angle spreads any number of hues.
         yield f"hsl({number * 137.508 % 360:.1f} {(65, 35)[number % 2]}% {(38, 60, 50)[number % 3]}%)"
 
 
@@ -144,7 +144,7 @@ def _legend(report: Report, colours: dict[str, str]) -> str:
 
 
 def _part(colour: str, title: str, text: str = "", **place: str) -> str:
-    """A rectangle with a title that is shown under the mouse, and a text in it. Its place as CSS says it."""
+    """Returns a rectangle with a tooltip and a text. `place` contains its position as CSS properties."""
     style = "".join(f"{name}:{value};" for name, value in place.items())
     return f'<i style="{style}background:{colour}" title="{escape(title)}">{escape(text)}</i>'
 
@@ -158,7 +158,7 @@ _Bar = tuple[str, int, list[tuple[str, int]]]
 
 
 def _costs(report: Report, colours: dict[str, str]) -> str:
-    """For each session, a bar for each hook, made of its phases, and one for each phase of the session."""
+    """Returns a bar for each hook, divided into phases, and one for each phase, grouped by session."""
     groups = [(part.name, _bars(report, report.rows_of(part.name))) for part in report.sessions]
     rest = _bars(report, report.rows_of(""))
     rest += [("profiler", report.profiler_ns, [("profiler", report.profiler_ns)])]
@@ -169,14 +169,14 @@ def _costs(report: Report, colours: dict[str, str]) -> str:
 
 
 def _table(title: str, bars: list[_Bar], longest: int, whole: int, colours: dict[str, str]) -> str:
-    """Bars, one below the other.
+    """Returns bars below each other.
 
     Args:
-      title: above them, or "".
+      title: heading, or "".
       bars: the bars.
-      longest: nanoseconds of a bar that takes the width there is.
+      longest: nanoseconds of a bar with the full width.
       whole: nanoseconds that are 100 percent.
-      colours: the colour of each phase.
+      colours: the color of each phase.
     """
     rows = []
     for name, total, phases in bars:
@@ -230,7 +230,7 @@ def _histogram(report: Report) -> str:
 
 
 def _timeline_of_program(report: Report, colours: dict[str, str]) -> str:
-    """A bar for each phase of the whole program."""
+    """Returns a bar for each phase of the whole program."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole:
         return ""
@@ -253,7 +253,7 @@ def _timelines(recorder: Recorder, colours: dict[str, str]) -> str:
 def _timeline(slow: dict[str, Any], colours: dict[str, str]) -> str:
     start, length = slow["spans"][0]["start_ns"], max(slow["duration_ns"], 1)
     parts = []
-    # A nested span ended before the span around it. It is drawn after that one, over it and lower.
+    # A nested span ended before the span around it. It is drawn later, on top and with a smaller height.
     spans = sorted(slow["spans"][1:], key=lambda span: (span["start_ns"], -span["duration_ns"]))
     ends: list[int] = []
     for number, span in enumerate(spans):
@@ -262,7 +262,7 @@ def _timeline(slow: dict[str, Any], colours: dict[str, str]) -> str:
         height = f"{30 - 7 * min(len(ends), 3)}px"
         ends.append(span["start_ns"] + span["duration_ns"])
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
-        # The colours tell phases apart. The name is written if there is room, in a place that no nested span covers.
+        # Colors distinguish phases. The name is written if there is room, where no nested span covers it.
         name = span["phase"] if span["owner"] == SESSION else span["owner"]
         is_innermost = number + 1 == len(spans) or spans[number + 1]["start_ns"] >= ends[-1]
         place = {"left": _percent(span["start_ns"] - start, length), "width": _percent(span["duration_ns"], length)}

@@ -1,4 +1,4 @@
-"""The public profiler: a recorder with methods that show and write the recording."""
+"""The public profiler, which is a recorder with methods that show and write the recording."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _measured: list[float] = []
 
 
 def tensorflow_call_ns() -> float:
-    """Measures, on a small function, the nanoseconds per TensorFlow call that lifting saves."""
+    """Measures with a small function how many nanoseconds lifting saves per TensorFlow call."""
     if not _measured:
         import tensorflow as tf
 
@@ -71,26 +71,26 @@ Path = str | os.PathLike[str]
 
 
 class HookProfiler(Recorder):
-    """Records what each hook costs, per call and phase, and where the rest of the time of a training loop goes.
+    """Records the cost of each hook, per call and phase, and of the rest of a training loop.
 
-    Pass it as `profiler=` to a session, a Supervisor or a StepLoop. Or use it as a context manager, which records every
-    session and loop of the program that doesn't have its own profiler:
+    Pass it as `profiler=` to a session, a Supervisor or a StepLoop. Or use it as a context manager, which records all
+    sessions and loops of the program that don't have their own profiler:
 
         with fastsup.HookProfiler() as profiler:
             train()
         print(profiler.table())
 
-    A profiler without sessions costs nothing. Its report can be read while it records.
+    A profiler without sessions costs nothing. You can read its report while it records.
 
     Args:
-      skip_steps: number of steps at the start that are left out, such as those in which kernels are set up.
-      step_markers: whether to mark steps for TensorFlow's own profiler (`tf.profiler.experimental.Trace`).
-      clock: a `fastsup.profile.recording.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
+      skip_steps: number of steps to skip at the start, such as steps that initialize kernels.
+      step_markers: Whether to mark steps for TensorFlow's own profiler (`tf.profiler.experimental.Trace`).
+      clock: a `fastsup.profile.recording.recorder.ManualClock` for tests, or None for the machine's monotonic clock.
 
     Raises:
-      TypeError: `skip_steps` isn't an integer, or `clock` isn't a clock.
-      ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
-      ImportError: `step_markers` is True, and TensorFlow isn't installed.
+      TypeError: If `skip_steps` isn't an integer, or `clock` isn't a clock.
+      ValueError: If `skip_steps` is negative, or doesn't fit into 64 bits.
+      ImportError: If `step_markers` is True, and TensorFlow isn't installed.
     """
 
     @suggest_keywords
@@ -105,11 +105,11 @@ class HookProfiler(Recorder):
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
         self._libraries = LibraryWatch()
-        # By id of a `fastsup.function`: the probe of its calls.
+        # By the id of a `fastsup.function`: the probe of its calls.
         self._function_probes: dict[int, FunctionProbe] = {}
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
-        """Prepares the recording of a session: measures, once, the cost of a fetched value in a separate session."""
+        """Prepares to record a session, by measuring once the cost of a fetched value in a separate session."""
         if session is None:
             return
         from fastsup.common.interpreter_end import no_interpreter_exit
@@ -142,13 +142,13 @@ class HookProfiler(Recorder):
         return probe
 
     def note_function(self, note: FunctionNote) -> None:
-        """Takes a note of what became of a function, for the program's report."""
+        """Records the status of a function, for the program's report."""
         super().note_function(note)
         if self.program is not None:
             self.program.note_function(note)
 
     def step_marker(self) -> AbstractContextManager[Any]:
-        """Returns a context manager that marks the step under way for TensorFlow's own profiler."""
+        """Returns a context manager that marks the current step for TensorFlow's own profiler."""
         if "tensorflow" not in sys.modules:
             return super().step_marker()  # TensorFlow's profiler can't be running.
         import tensorflow as tf
@@ -156,12 +156,12 @@ class HookProfiler(Recorder):
         return tf.profiler.experimental.Trace("step", step_num=self.steps_begun, _r=1)  # type: ignore[no-any-return]
 
     def start(self, replaceable: bool = False) -> None:
-        """Records the sessions, loops and Keras passes of the program, until `stop`. As for `Recorder.start`."""
+        """Records the program's sessions, loops and Keras passes until `stop`. See `Recorder.start`."""
         super().start(replaceable)
         self._libraries.start()
 
     def stop(self) -> None:
-        """Ends the recording of the program. Does nothing for a profiler that isn't on."""
+        """Stops recording the program. Does nothing if the profiler isn't on."""
         self._libraries.stop()
         super().stop()
         self._function_probes.clear()
@@ -174,7 +174,7 @@ class HookProfiler(Recorder):
         self.stop()
 
     def is_of(self, script: str, arguments: Iterable[str]) -> None:
-        """Sets the script that the report names, instead of the one in `sys.argv` at the profiler's creation.
+        """Sets the script that the report names, instead of `sys.argv` at the profiler's creation.
 
         Args:
           script: path of the script.
@@ -183,7 +183,7 @@ class HookProfiler(Recorder):
         self._head = replace(self._head, script=script, arguments=tuple(arguments))
 
     def report(self) -> Report:
-        """Returns what was recorded so far, as numbers."""
+        """Returns the recording so far, as numbers."""
         program = self.program
         head = replace(self._head, versions=head_of().versions)
         if program is None:
@@ -192,57 +192,57 @@ class HookProfiler(Recorder):
         return report_of(self, head, timeline, program.plain_sessions, program.functions, tensorflow_call_ns)
 
     def table(self) -> str:
-        """Returns what was recorded so far, as a table of at most 80 columns, without colors."""
+        """Returns the recording so far, as a table of at most 80 columns without colors."""
         return as_text(self.report())
 
     def print_table(self, file: TextIO | None = None) -> None:
         """Prints the table, with colors if `file` is a terminal and rich is installed.
 
         Args:
-          file: text stream; None for `sys.stdout`.
+          file: text stream. If None, `sys.stdout`.
         """
         print_table(self.report(), file or sys.stdout)
 
     def write_json(self, path: Path) -> None:
-        """Writes what was recorded as JSON. docs/profile-rows.md has the schema.
+        """Writes the recording as JSON. See docs/profile-rows.md for the schema.
 
         Args:
-          path: the file, which is written whole or not at all. "gs://..." and the like need TensorFlow.
+          path: the file, which is written completely or not at all. Paths such as "gs://..." need TensorFlow.
 
         Raises:
-          OSError: the file can't be written.
-          tf.errors.OpError: the same, on a file system that isn't local.
+          OSError: If the file can't be written.
+          tf.errors.OpError: If the file can't be written, on a file system that isn't local.
         """
         _write(path, as_json(self.report()))
 
     def write_csv(self, path: Path) -> None:
-        """Writes the rows of the table as CSV. Arguments and errors as for `write_json`."""
+        """Writes the rows of the table as CSV. Arguments and errors are those of `write_json`."""
         _write(path, as_csv(self.report()))
 
     def write_trace(self, path: Path) -> None:
-        """Writes the spans of a sample of steps as a Chrome trace. Arguments and errors as for `write_json`."""
+        """Writes the spans of a sample of steps as a Chrome trace. Arguments and errors are those of `write_json`."""
         _write(path, as_chrome_trace(self))
 
     def write_html(self, path: Path) -> None:
-        """Writes a page that loads nothing else. Arguments and errors as for `write_json`."""
+        """Writes a page without external resources. Arguments and errors are those of `write_json`."""
         _write(path, as_html(self.report(), self))
 
     def _repr_html_(self) -> str:
-        """For notebooks: what the page of `write_html` contains."""
+        """Returns the contents of `write_html`'s page, for notebooks."""
         return as_html_part(self.report(), self)
 
     def write_summaries(self, directory: Path) -> None:
-        """Adds a point to the profile's curves in TensorBoard, and brings the table in its text tab up to date.
+        """Adds a point to the profile's curves in TensorBoard, and updates the table in its text tab.
 
-        Call it now and then, such as every minute. Each call writes the cost of the steps since the last call for the
+        Call this periodically, such as every minute. Each call writes the cost of the steps since the last call for the
         same directory.
 
         Args:
-          directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
+          directory: directory of the event file, which is created if necessary. It may be a path such as "gs://...".
 
         Raises:
-          ImportError: TensorFlow isn't installed.
-          tf.errors.OpError: the directory can't be made, or the file can't be written.
+          ImportError: If TensorFlow isn't installed.
+          tf.errors.OpError: If the directory can't be made, or the file can't be written.
         """
         path = os.fspath(directory)
         if path not in self._summaries:

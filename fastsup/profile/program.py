@@ -1,4 +1,4 @@
-"""Watches a whole program while it is profiled: its timeline, its imports, and the sessions that aren't recorded."""
+"""Observes a whole program during profiling: its timeline, its imports, and the sessions that aren't recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastsup.profile.recording.phases import Timeline
 
 __all__ = ["Program"]
 
-# Python's import. The standard library doesn't document this module.
+# Python's import function. The standard library doesn't document this module.
 _bootstrap: Any = import_module("importlib._bootstrap")
 
 _MOST_SESSIONS = _MOST_FUNCTIONS = 100
@@ -24,35 +24,35 @@ _COUNTER = "_python_session_create_counter"
 
 
 class Program:
-    """Watches the program from `start` to `stop`, which the thread that runs the program must call."""
+    """Observes the program from `start` to `stop`, which the thread that runs the program must call."""
 
     def __init__(self) -> None:
         self.timeline: Timeline = Timeline()
         self._sessions: dict[SessionOrigin, None] = {}
-        #: The functions of `fastsup.function` that the program has called.
+        #: The `fastsup.function` functions that the program has called.
         self.functions: list[FunctionNote] = []
         self._find_and_load: Callable[..., Any] | None = None
         self._counter: Any = None
 
     @property
     def plain_sessions(self) -> list[SessionOrigin]:
-        """The origins of sessions that no profile contains: TensorFlow's own, and plain ones of fastsup."""
+        """The origins of sessions that no profile contains: TensorFlow's own, and fastsup's plain ones."""
         return list(self._sessions)
 
     def note_function(self, note: FunctionNote) -> None:
-        """Takes a note of a function, of the first 100."""
+        """Records the status of a function, up to 100 functions."""
         if len(self.functions) < _MOST_FUNCTIONS:
             self.functions.append(note)
 
     def start(self) -> None:
-        """Begins to watch."""
+        """Starts to observe the program."""
         self.timeline = Timeline()
         self.timeline.start()
         self._watch_sessions()
         self._watch_imports()
 
     def stop(self) -> None:
-        """Ends watching, and restores Python's import and TensorFlow's counter."""
+        """Stops observing, and restores Python's import and TensorFlow's counter."""
         self.timeline.stop()
         if self._find_and_load is not None:
             _bootstrap._find_and_load, self._find_and_load = self._find_and_load, None
@@ -61,7 +61,7 @@ class Program:
             self._counter = None
 
     def _watch_imports(self) -> None:
-        """Times the outermost imports, by replacing the function with which Python loads a module the first time."""
+        """Times the outermost imports, by replacing the function with which Python first loads a module."""
         load = getattr(_bootstrap, "_find_and_load", None)
         if load is None:
             return
@@ -81,12 +81,12 @@ class Program:
                 timeline.finish(entry)
                 watch_sessions()
 
-        # Python leaves the frames of its import out of the traceback of a failed import, by this file name.
+        # Python removes the frames of its import from the traceback of a failed import, by this file name.
         find_and_load.__code__ = find_and_load.__code__.replace(co_filename=load.__code__.co_filename)
         _bootstrap._find_and_load = find_and_load
 
     def _watch_sessions(self) -> None:
-        """Notices new sessions by TensorFlow's own counter of them, once TensorFlow is imported."""
+        """Detects new sessions through TensorFlow's own counter, once TensorFlow is imported."""
         module = sys.modules.get(_TF_SESSION)
         counter = getattr(module, _COUNTER, None)
         if self._counter is None and counter is not None and hasattr(counter, "get_cell"):

@@ -37,7 +37,7 @@ from fastsup.profile.recording.statistics import OTHER_FETCHES, RUNTIME, SESSION
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
-# If more than this share of a row is a wait, its quantiles without it aren't known.
+# If a wait exceeds this share of a row, the row's quantiles without the wait aren't known.
 _SMALL_WAIT = 0.05
 
 
@@ -46,7 +46,7 @@ class Report(ProfileRows):
     __doc__ = ProfileRows.__doc__
 
     def advice(self) -> str:
-        """Returns sentences: the largest cost that the program can change, and what the report doesn't contain."""
+        """Returns sentences about the largest cost that the program can change, and about what the report excludes."""
         return advice_on(self)
 
 
@@ -62,11 +62,11 @@ def report_of(
     functions: Iterable[FunctionNote] = (),
     call_cost: Callable[[], float] = float,
 ) -> Report:
-    """Makes the report of what a recorder has recorded so far.
+    """Creates the report of a recorder's data so far.
 
     Args:
       recorder: the recorder.
-      head: the head of the report; None for that of this process, now.
+      head: the head of the report. If None, created for this process and the current time.
       timeline: the phases of the program: (name, nanoseconds, number of times).
       unrecorded_sessions: the origins of sessions that no profile contains.
       functions: the functions of `fastsup.function` that the program has called.
@@ -156,7 +156,7 @@ def _waits_for_input(
     rest = around.total_ns - taken
     without = replace(around, total_ns=rest, mean_ns=rest / around.calls)
     if taken > _SMALL_WAIT * around.total_ns:
-        # Those of single calls are known with their waits alone.
+        # For single calls, only their waits are known.
         without = replace(without, p50_ns=None, p95_ns=None, p99_ns=None, max_ns=None, max_step=None)
     rows[place] = replace(rows[place], times=without, share=share(rest))
     times = Times(calls, taken, taken / calls, None, None, None, longest or None, None)
@@ -164,7 +164,7 @@ def _waits_for_input(
 
 
 def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row]) -> tuple[SessionPart, ...]:
-    """The sessions that have rows, as `_outer_first` orders them."""
+    """Returns the sessions with rows, in the order of `_outer_first`."""
     parts = []
     for session, name in zip(recorded, names, strict=True):
         of_it = [row for row in rows if row.session == name]
@@ -192,7 +192,7 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
 
 
 def _outer_first(parts: list[SessionPart]) -> list[SessionPart]:
-    """Those that take the most time first, with what they contain; each is followed by the sessions inside it."""
+    """Sorts sessions by time, the longest first. Each is followed by the sessions inside it."""
     inside: dict[str | None, list[SessionPart]] = defaultdict(list)
     names = {part.name for part in parts}
     for part in parts:
@@ -204,7 +204,7 @@ def _outer_first(parts: list[SessionPart]) -> list[SessionPart]:
         return part.total_ns + total, [part, *inner]
 
     def branches(name: str | None) -> tuple[int, list[SessionPart]]:
-        # Removed, so that two sessions that are inside each other don't go on forever.
+        # Remove it, so that two sessions inside each other don't cause an infinite loop.
         found = sorted(map(with_inner, inside.pop(name, [])), key=lambda branch: -branch[0])
         return sum(total for total, _ in found), [part for _, branch in found for part in branch]
 

@@ -1,4 +1,4 @@
-"""The profile as summaries: TensorBoard shows the costs as curves over the steps, and the table as text."""
+"""The profile as summaries. TensorBoard shows the costs as curves over the steps, and the table as text."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def _key(row: Row) -> _Key:
 class ProfileSummaries:
     """Writes reports of one profiler into an event file.
 
-    Each report is a point of the curves, at the number of steps that the profiler has seen. Costs are those of the
-    steps since the last report; percentiles are those of all steps.
+    Each report is a point of the curves, at the number of steps that the profiler has recorded. Costs cover the steps
+    since the last report, and percentiles cover all steps.
 
     Args:
-      directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
+      directory: directory of the event file, which is created if necessary. It may be a path such as "gs://...".
 
     Raises:
-      ImportError: TensorFlow, which writes the file, isn't installed.
-      tf.errors.OpError: the directory can't be made.
+      ImportError: If TensorFlow, which writes the file, isn't installed.
+      tf.errors.OpError: If the directory can't be created.
     """
 
     def __init__(self, directory: str) -> None:
@@ -50,7 +50,7 @@ class ProfileSummaries:
             ) from error
         if not file_io.is_directory(directory):
             file_io.recursive_create_dir(directory)
-        # Not a FileWriter: its thread would outlive the profile.
+        # Not a FileWriter, because its thread would outlive the profile.
         self._writer = _pywrap_events_writer.EventsWriter(os.path.join(directory, "events"))
         self._before: dict[_Key, int] = {}
         self._steps = 0
@@ -80,7 +80,7 @@ class ProfileSummaries:
         self._writer.Flush()
 
     def _numbers(self, report: Report) -> Iterator[tuple[str, float]]:
-        """The points of the curves: tags and numbers."""
+        """Yields the points of the curves: tags and numbers."""
         steps, wall_ns = report.steps - self._steps, report.wall_ns - self._wall_ns
         if wall_ns > 0:
             yield "steps per second", 1e9 * steps / wall_ns
@@ -107,12 +107,12 @@ class ProfileSummaries:
 
 
 def _as_code(text: str) -> str:
-    """Text as a block of code in Markdown, which TensorBoard's text tab shows as it is."""
+    """Formats a text as a Markdown code block, which TensorBoard's text tab shows unchanged."""
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _executors(report: Report) -> str:
-    """The executors of the fetches of each session, as a table in Markdown; "" if none is known."""
+    """Returns a Markdown table of the executors of each session's fetches, or "" if none is known."""
     lines = [
         f"| {part.name} | {', '.join(plan.fetches)} | {plan.executor}{', on trial' if plan.on_trial else ''} |"
         for part in report.sessions

@@ -1,7 +1,7 @@
-"""The table of a profile, 80 columns wide: the head, a line for each hook and phase of each session, the timeline.
+"""The table of a profile, 80 columns wide: the head, a line per hook and phase of each session, and the timeline.
 
-A name that is longer than its column has a line to itself, in front of its numbers. The tables of rich can't do that:
-they would break each long name, in a column of 18 characters alongside nine of numbers. So rich only styles the lines.
+A name that is longer than its column has its own line, above its numbers. rich's tables can't do that: they would break
+each long name in a column of 18 characters next to nine columns of numbers. rich therefore only styles the lines.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ def _row(name: str, row: Row) -> str:
 
 
 def _cut(name: str) -> str:
-    """Cuts a name to one line. Its end is kept, because it distinguishes two hooks of one class."""
+    """Shortens a name to one line. Keeps its end, because that distinguishes two hooks with the same class."""
     half = WIDTH // 2
     return name if len(name) <= WIDTH else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _is_shown(row: Row) -> bool:
-    """Every hook has an `end`. The table has a line for it only if it takes long."""
+    """Returns True if a row has a line. Every hook has an `end`, which is shown only if it takes long."""
     return row.phase != "end" or row.share >= _SHOWN_END
 
 
 def _rows(report: Report, indent: str, row: Row) -> list[Line]:
-    """The line of a row; two lines if its name doesn't fit into the first column."""
+    """Returns the line of a row, or two lines if its name doesn't fit into the first column."""
     about = f"{indent}{report.shown(row)}"
-    # A name may stand in the next column, as far as the number of calls leaves room.
+    # A name may extend into the next column, as far as the number of calls leaves room.
     if len(about) < _FIRST or (not row.detail and len(about) + len(count(row.times.calls)) < _FIRST + _COLUMNS[0][1]):
         return [(_row(about, row), "")]
     return [(_cut(about), ""), (_row("", row), "")]
 
 
 def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
-    """The line of a name with a sum; two lines if they don't fit into one."""
+    """Returns the line of a name with a sum, or two lines if they don't fit into one."""
     numbers = duration(ns).rjust(8) + percent(report.share(ns)).rjust(6)
     place = _FIRST + _COLUMNS[0][1]
     if len(name) < place:
@@ -79,7 +79,7 @@ def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
 
 
 def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
-    """The lines of a session: its hooks, and its own phases."""
+    """Returns the lines of a session: its hooks, and its own phases."""
     rows = report.rows_of(name)
     lines: list[Line] = []
     for number, (owner, total, of_hook) in enumerate(hooks_among(rows)):
@@ -98,7 +98,7 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
 
 
 def _of_no_hook(report: Report, name: str) -> str:
-    """The owner's name for rows that belong to no hook: a session's, by name, or all sessions'."""
+    """Returns the owner's name for rows without a hook: a session's, by name, or all sessions'."""
     for part in report.sessions:
         if part.name == name and (part.is_pass or part.is_function):
             return "Keras" if part.is_pass else "function"
@@ -122,7 +122,7 @@ def _begin(report: Report) -> list[Line]:
 
 
 def runs(part: SessionPart) -> str:
-    """Returns the number of a session's runs as text: "100 runs", "100 batches" of a pass, "100 calls" of a function.
+    """Formats the number of a session's runs: "100 runs", "100 batches" for a pass, "100 calls" for a function.
 
     Args:
       part: the session.

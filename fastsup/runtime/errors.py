@@ -1,4 +1,4 @@
-"""Errors of the single-threaded executor, which doesn't name the failed operation. This module finds it."""
+"""Finds the failed operation for errors of the single-threaded executor, which doesn't name it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HINT = (
     "argument of sessions and of RunConfig.)"
 )
 _MOST_NAMES = 8
-# Maximum time that a session spends on finding the operations of its errors.
+# Maximum seconds that a session spends on finding the operations of its errors.
 _MOST_SEARCH_SECS = 10.0
 
-# Its message for a graph that it can't run at all.
+# The error message for a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
 _REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" chooses one that can.)'
 
@@ -31,8 +31,8 @@ class ErrorSources:
     """Finds the operations that raised the errors of one session.
 
     Args:
-      kept: list of callables that live as long as the session: those that kernels of the session refer to are
-        appended to it.
+      kept: list of callables that live as long as the session. Callables that the session's kernels refer to are
+        appended to this list.
     """
 
     def __init__(self, kept: list[Any]) -> None:
@@ -42,13 +42,13 @@ class ErrorSources:
     def named(
         self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], compile_: Callable[[Any], Any]
     ) -> Any:
-        """The error with the name of the operation in its message, as TensorFlow's other executors have it.
+        """Adds the operation's name to an error's message, as TensorFlow's other executors do.
 
         Args:
           error: a `tf.errors.OpError`.
           elements: the fetches and targets of the failed run.
-          feeds: the tensors that it was fed, each with its array.
-          compile_: makes a callable of the session from its CallableOptions.
+          feeds: the fed tensors, each with its array.
+          compile_: function that creates a callable of the session from CallableOptions.
         """
         if error.message.startswith(_REFUSED):
             return with_remedy(error)
@@ -63,7 +63,7 @@ class ErrorSources:
             except Exception as failure:
                 if is_user_error(failure):
                     raise
-                return None  # An operation that can't run gives no information.
+                return None  # An operation that can't run provides no information.
             return None
 
         started = perf_counter()
@@ -81,7 +81,7 @@ class ErrorSources:
         return type(error)(error.node_def, error.op, error.message + suffix)
 
     def _compiled(self, compile_: Callable[[Any], Any], operations: Sequence[ops.Operation], feeds: list[Any]) -> Any:
-        """The callable that runs operations without an effect, with feeds of these tensors."""
+        """Returns the callable that runs operations without an effect, with feeds for these tensors."""
         options = config_pb2.CallableOptions(
             feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
         )
@@ -92,21 +92,20 @@ class ErrorSources:
 
 
 def with_remedy(error: Any) -> Any:
-    """The error of a graph that the executor can't run, with the remedy."""
+    """Adds the remedy to the error of a graph that the executor can't run."""
     if not error.message.startswith(_REFUSED) or error.message.endswith(_REMEDY):
         return error
     return type(error)(error.node_def, error.op, error.message + _REMEDY)
 
 
-# No operation with an effect is run a second time. Operations that only compute and read are evaluated again, in the
-# order in which they were made: the first one that fails with the same text is the one. Values computed from an
-# operation with an effect (an iterator, a random number) can't be evaluated again, nor reads of a variable that the
-# step has changed since.
+# No operation with an effect runs a second time. Operations that only compute and read are evaluated again, in creation
+# order. The first one that fails with the same text is the one. Values computed from an operation with an effect (an
+# iterator, a random number) can't be evaluated again, and neither can reads of a variable that the step has changed.
 
-# Runs operations with feeds and drops their results. Returns the text of the error, or None.
+# Runs operations with feeds and discards their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
 
-# Messages that only some operations raise. They have effects, or take long, and aren't run again.
+# Messages that only specific operations raise. These have effects or take long, and aren't run again.
 _SAID_BY = (
     (r"End of sequence|GetNext\(\) failed because", ("IteratorGetNext",)),
     (r"not found in checkpoint|TensorSliceReader|in checkpoint file|matching files for|\.index|\.data-\d+-of",
@@ -129,8 +128,8 @@ class Found(NamedTuple):
     """The result of a search.
 
     Args:
-      names: the operations that can have failed; a single one is the one that has.
-      searched: whether the search had a candidate: an operation that may have raised the error.
+      names: the operations that may have failed. If there is only one, it failed.
+      searched: True if the search had a candidate: an operation that may have raised the error.
     """
 
     names: list[str]
@@ -142,9 +141,9 @@ def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], e
 
     Args:
       error: a `tf.errors.OpError`.
-      elements: the tensors and operations that the failed run was to compute.
-      feeds: the tensors that it was fed, each with its array.
-      evaluate: runs operations of the session again.
+      elements: the tensors and operations that the failed run should compute.
+      feeds: the fed tensors, each with its array.
+      evaluate: function that runs operations of the session again.
     """
     if not isinstance(error, _OPERATIONS_ERRORS):
         return Found([], searched=False)
@@ -170,7 +169,7 @@ def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], e
 
 
 def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops.Operation]:
-    """The operations that only compute and read, from what is fed and what such operations give."""
+    """Returns the operations that only compute and read, from fed values and from results of such operations."""
     fed = {id(tensor) for tensor in feeds}
     pure: dict[ops.Operation, None] = {}
     for op in operations:
@@ -183,7 +182,7 @@ def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops
 def _first_to_fail_again(
     message: str, candidates: list[ops.Operation], feeds: Mapping[Any, Any], evaluate: Evaluate
 ) -> ops.Operation | None:
-    """The first operation, in the order of creation, that raises the same message again."""
+    """Returns the first operation, in the order of creation, that raises the same message again."""
     until = perf_counter() + _MOST_SECS
     for _ in range(_MOST_ATTEMPTS):
         if not candidates or evaluate(candidates, feeds) is None:
@@ -200,7 +199,7 @@ def _first_to_fail_again(
         op = candidates[failing - 1]
         if evaluate([op], feeds) == message:
             return op
-        # It fails now, and did not fail then. What depends on it can't be evaluated.
+        # It fails now, but didn't fail then. Operations that depend on it can't be evaluated.
         candidates = [other for other in candidates if op not in upstream_operations([other], feeds)]
     return None
 
@@ -210,7 +209,7 @@ def _handles(op: ops.Operation) -> list[Any]:
 
 
 def _resources(op: ops.Operation) -> list[str]:
-    """The names of the variables that an operation is given."""
+    """Returns the names of an operation's input variables."""
     return [
         tensor.op.get_attr("shared_name").decode() or tensor.op.name
         for tensor in _handles(op)

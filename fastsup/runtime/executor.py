@@ -1,10 +1,11 @@
-"""Which executor runs a step: measured where a wrong guess would cost, refused where it would be wrong.
+"""Chooses the executor of a step: measures when either may be faster, and refuses executors that would be wrong.
 
 Sessions and lifted functions call `suits_single_thread` for a graph, and `decide` for a step.
 
-Three modes. `thread_pool` is TensorFlow's own: every operation may go to another thread. `inline` runs them in the
-calling thread (`RunOptions.inter_op_thread_pool = -1`), which saves the hand-over and gives up parallelism between
-operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is fixed when the session is made.
+There are three modes. `thread_pool` is TensorFlow's own: every operation may run in another thread. `inline` runs
+operations in the calling thread (`RunOptions.inter_op_thread_pool = -1`), without switching threads or parallelism
+between operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is fixed when the session is
+created.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ POOL, INLINE, SINGLE = "thread_pool", "inline", "single_threaded"
 EXECUTORS = ("auto", POOL, INLINE, SINGLE)
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 CALLING_THREAD = -1
-# What errors of the single-threaded executor advise.
+# The advice in errors of the single-threaded executor.
 REMEDY = 'Pass executor="auto", "inline" or "thread_pool" instead of executor="single_threaded".'
 REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
-# Kernels that block their thread until another operation, perhaps in the same step, has finished. In one thread that
-# other operation would never run.
+# Kernels that block their thread until another operation, perhaps in the same step, has finished. In a single thread,
+# that other operation would never run.
 _BLOCKING = frozenset(
     {
         "Unstage", "StagePeek", "MapUnstage", "MapUnstageNoKey", "MapPeek", "OrderedMapUnstage",
@@ -57,7 +58,7 @@ _BLOCKING = frozenset(
     }
 )  # fmt: skip
 _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "Recv")
-# These wait without a thread in TensorFlow's ordinary executor, but in the single-threaded one they hold it.
+# These wait without a thread in TensorFlow's ordinary executor, but block one in the single-threaded executor.
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
@@ -67,26 +68,26 @@ _LOW_LEVEL_CONTROL_FLOW = CONTROL_FLOW | {"ControlTrigger"}
 # Operations that save and restore.
 _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
 
-# What the pool costs in each step, in seconds, at least, and for each operation: handing work over and waking up. Its
-# parallelism has to be worth more, or the single-threaded executor is chosen.
+# The minimum cost of the pool in each step, and per operation, in seconds, for passing work to threads and waking them.
+# Its parallelism must be worth more, or the single-threaded executor is chosen.
 _POOL_SECS = 20e-6
 _POOL_SECS_PER_OPERATION = 0.5e-6
 
-# The flags in TF_XLA_FLAGS that let XLA compile on the CPU, and that do what a session's level does.
+# The flags in TF_XLA_FLAGS that let XLA compile on the CPU, and that have the effect of a session's level.
 _CPU_FLAGS = ("tf_xla_cpu_global_jit", "tf_xla_cpu_global_jit=true", "tf_xla_cpu_global_jit=1")
 _LEVEL_FLAGS = ("tf_xla_auto_jit=1", "tf_xla_auto_jit=2")
 
-# Graphs whose steps are to be traced: the single-threaded executor records no step statistics.
+# Graphs whose steps must be traceable. The single-threaded executor records no step statistics.
 _traced_graphs: weakref.WeakSet[ops.Graph] = weakref.WeakSet()
 
 
 def keep_traceable(graph: ops.Graph) -> None:
-    """Keeps "auto" from choosing an executor that can't be traced (`RunOptions.FULL_TRACE`) for a graph."""
+    """Prevents "auto" from choosing an executor that can't be traced (`RunOptions.FULL_TRACE`) for a graph."""
     _traced_graphs.add(graph)
 
 
 def check_executor(executor: Any) -> str:
-    """Returns an executor mode. Raises TypeError if it isn't a string, ValueError if it is unknown."""
+    """Returns an executor mode. Raises TypeError if it isn't a string, or ValueError if it is unknown."""
     if not isinstance(executor, str):
         raise TypeError(f"executor must be a string, got {executor!r} of type {type(executor).__name__}.")
     check_choice("executor", executor, EXECUTORS)
@@ -94,12 +95,12 @@ def check_executor(executor: Any) -> str:
 
 
 def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any:
-    """The session's ConfigProto under an executor mode.
+    """Returns the session's ConfigProto for an executor mode.
 
     Args:
-      executor: the mode; "auto" decides between the single-threaded executor and the others, for a finished graph.
+      executor: the mode. "auto" decides between the single-threaded executor and the others, for a finished graph.
       graph: the graph that the session will launch.
-      target: the execution engine; a remote one keeps the executor that it has.
+      target: the execution engine. A remote engine keeps its executor.
       config: the requested ConfigProto, or None.
     """
     chosen = executor == SINGLE or (
@@ -119,13 +120,13 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
 
 
 def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, only_device: str = "") -> bool:
-    """Whether the single-threaded executor does the same for a graph's steps as the others, and takes less time.
+    """Returns True if the single-threaded executor gives the same results for a graph's steps in less time.
 
     Args:
       graph: the graph.
       config: the session's ConfigProto, or None.
-      may_end: whether the end of a dataset may come between what a step changes; False if that is taken care of.
-      only_device: the device that all of the graph is on, if that is known; else what the graph says of it counts.
+      may_end: Whether the end of a dataset may occur between a step's changes. False if this is handled.
+      only_device: the device of the whole graph if it is known. Otherwise it is derived from the graph.
     """
     from tensorflow.python.eager import context
 
@@ -136,9 +137,9 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
         return False
     on_cpu = not only_device or device_lib.DeviceSpec.from_string(only_device).device_type == "CPU"
     if is_jit_on(config, on_cpu):
-        return False  # What TensorFlow puts around an operation that XLA compiles has low-level control flow.
+        return False  # TensorFlow adds low-level control flow around an operation that XLA compiles.
     if config.graph_options.build_cost_model:
-        return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
+        return False  # This executor can't build a cost model, and fails if one is requested.
     operations: list[ops.Operation] = graph.get_operations()
     if not only_device and not runs_on_first_cpu(operations, config):
         return False
@@ -148,8 +149,8 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
         return False
     if not types.isdisjoint(_LOW_LEVEL_CONTROL_FLOW | _BLOCKING):
         return False
-    # Conditionals and loops run as function calls there, which costs more than the hand-over saved. The one that every
-    # graph with a global step has is seldom run.
+    # There, conditionals and loops run as function calls, which cost more than the saved thread switches. The
+    # conditional that every graph with a global step has rarely runs.
     if not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
         guarded_read = training_util._get_global_step_read(graph)
         beside_steps = set() if guarded_read is None else upstream_operations([guarded_read])
@@ -157,14 +158,14 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
             return False
     if any(output.dtype._is_ref_dtype for op in operations for output in op.outputs):
         return False
-    # Steps of several threads that hold two threads of the pool each could wait for each other's.
+    # Steps of several threads that each hold two threads of the pool could wait for each other's.
     if any(held > 1 for held in threads_held(operations).values()):
         return False
-    # Parallelism can't save more than all there is to do: where that is little, the graph need not be analysed, unless
-    # it reads a dataset.
+    # Parallelism can't save more than the total work. If that is small, the graph need not be analyzed, unless it reads
+    # a dataset.
     reads_input = may_end and not READS_INPUT.isdisjoint(types | types_inside)
     cost = StepCost(graph)
-    # What an operation of an accelerator costs the host is to put it into a stream.
+    # For the host, an accelerator's operation costs only the time to put it into a stream.
     light = not on_cpu or sum(map(cost.secs, operations)) <= _POOL_SECS
     if light and not reads_input:
         return True
@@ -178,14 +179,14 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
 
 
 def is_jit_on(config: Any, on_cpu: bool = True) -> bool:
-    """Whether TensorFlow may have XLA compile a session's operations, where they don't ask for it themselves.
+    """Returns True if TensorFlow may have XLA compile a session's operations that don't request it themselves.
 
-    That is the level of the session's config, else the one of the environment. On the CPU, TensorFlow wants a flag in
-    the environment too.
+    This depends on the level in the session's config, or in the environment. On the CPU, TensorFlow also requires a
+    flag in the environment.
 
     Args:
       config: the session's ConfigProto.
-      on_cpu: whether the operations are on the CPU.
+      on_cpu: Whether the operations are on the CPU.
     """
     flags = [flag.lstrip("-") for flag in os.environ.get("TF_XLA_FLAGS", "").split()]
     if on_cpu and not any(flag in flags for flag in _CPU_FLAGS):
@@ -197,7 +198,7 @@ def is_jit_on(config: Any, on_cpu: bool = True) -> bool:
 
 
 def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
-    """Whether a local session runs these operations on the first CPU device alone.
+    """Returns True if a local session runs these operations only on the first CPU device.
 
     Args:
       operations: the operations.
@@ -209,7 +210,7 @@ def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
 
 
 def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
-    """The names of the devices that a local session will have, of those that `list_physical_devices` has."""
+    """Returns the names of a local session's devices, based on the devices from `list_physical_devices`."""
     limits = dict(config.device_count)
     counts = {"CPU": int(limits.get("CPU", 1))}
     for kind in {device.device_type for device in physical} - {"CPU"}:
@@ -219,12 +220,12 @@ def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
-    """The operations that a step may run, in the order of their creation: not what initializes, saves or restores."""
+    """Returns the operations that a step may run, in creation order, without initialization, saves and restores."""
     operations: list[ops.Operation] = graph.get_operations()
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
     )
-    # A variable of a strategy has one for each device. Its own initializer is made again each time it is read.
+    # A strategy's variable has one for each device. Its own initializer is created again each time it is read.
     parts = [part for variable in variables for part in getattr(variable, "_values", (variable,))]
     once = {getattr(part, "initializer", None) for part in parts}
     beside_steps: set[ops.Operation] = set()
@@ -250,17 +251,17 @@ def decide(
     writes_checkpoint: bool = False,
     has_one_executor: Callable[[], bool] = lambda: True,
 ) -> str:
-    """The executor of a step in a session that has the others than the single-threaded one, or that one alone.
+    """Returns the executor of a step.
 
     Args:
-      asked: the requested mode; "single_threaded" for a session that has that one.
+      asked: the requested mode, or "single_threaded" for a session that only has that executor.
       operations: the step's operations.
       types_inside: the types of operations in functions that the step calls.
-      writes_checkpoint: whether the step does that: it takes long enough to make the executor irrelevant.
-      has_one_executor: function that tells whether the runtime has one executor for the whole step.
+      writes_checkpoint: Whether the step writes a checkpoint, which takes so long that the executor doesn't matter.
+      has_one_executor: function that returns True if the runtime has one executor for the whole step.
 
     Returns:
-      A mode; "auto" where a `Trial` is to find out which of two is faster.
+      A mode, or "auto" if a `Trial` should determine which of two executors is faster.
     """
     if asked == "auto":
         types = {op.type for op in operations}.union(types_inside)
@@ -271,14 +272,14 @@ def decide(
 
 
 class SessionExecutor:
-    """Chooses the executor of each step of a session. Methods that look at devices are given the session.
+    """Chooses the executor of each step of a session. Methods that need the devices take the session.
 
     Args:
       asked: the requested executor mode.
       config: the session's ConfigProto.
 
     Attributes:
-      mode: the requested mode; "single_threaded" also where "auto" has chosen it.
+      mode: the requested mode, or "single_threaded" if "auto" chose it.
     """
 
     def __init__(self, asked: str, config: Any) -> None:
@@ -286,38 +287,38 @@ class SessionExecutor:
         self._config = config
         self._remedy = REMEDY if asked == SINGLE else REMEDY_FOR_CONFIG
         self._device_names: list[str] = []
-        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was requested.
+        # Names of fetches and feeds for which the runtime uses its thread pool, regardless of the requested mode.
         self._pooled: set[tuple[Any, ...]] = set()
         self._trace_warned = False
 
     def of_plan(self, plan: Plan) -> PlanExecutor:
-        """The executor that runs a compiled plan."""
+        """Returns the executor that runs a compiled plan."""
         fetches = tuple(element.name for element in plan.elements)
         feeds = tuple(slot.tensor.name for slot in plan.feeds)
         trial = plan.trial
         if trial is not None:
             return PlanExecutor(fetches, feeds, trial.executor, trial.is_open, trial.seconds)
-        # Of what has no trial, "auto" stays with TensorFlow's own mode.
+        # Without a trial, "auto" means TensorFlow's own mode.
         is_pooled = self.mode == "auto" or (fetches, feeds) in self._pooled
         return PlanExecutor(fetches, feeds, POOL if is_pooled else self.mode, False, None)
 
     def choose(self, session: Any, plan: Plan, operations: set[ops.Operation], writes_checkpoint: bool) -> str:
-        """The executor of a plan. Warns once if it can't be the requested one.
+        """Returns the executor of a plan. Warns once if it can't be the requested one.
 
         Args:
           session: the session.
           plan: the plan.
           operations: its operations.
-          writes_checkpoint: whether it does that.
+          writes_checkpoint: Whether the plan writes a checkpoint.
 
         Returns:
-          What `decide` returns.
+          The result of `decide`.
         """
         feeds = [slot.tensor for slot in plan.feeds]
         values = [*feeds, *(element for element in plan.elements if not isinstance(element, ops.Operation))]
 
         def has_one_executor() -> bool:
-            # Those of several devices wait for each other: none of them may hold a thread.
+            # The executors of several devices wait for each other, so none of them may block a thread.
             if session._target and self.mode == INLINE:
                 return True
             devices = self._devices(session)
@@ -343,15 +344,15 @@ class SessionExecutor:
         return self._device_names
 
     def check(self, session: Any, operations: Callable[[], set[ops.Operation]], feeds: Sequence[Any]) -> None:
-        """Refuses a step that the single-threaded executor would run without an end.
+        """Refuses a step that the single-threaded executor would never finish.
 
         Args:
           session: the session.
           operations: function that returns the step's operations.
-          feeds: the tensors that it is fed.
+          feeds: the fed tensors.
 
         Raises:
-          tf.errors.UnimplementedError: it is such a step. The message contains the remedy.
+          tf.errors.UnimplementedError: If the step is such a step. The message contains the remedy.
         """
         if self.mode != SINGLE or session._target or session._closed:
             return
@@ -361,7 +362,7 @@ class SessionExecutor:
         check_threads(found, self._config, self._remedy)
 
     def warn_of_no_trace(self, options: Any) -> None:
-        """Warns once if step statistics are requested from an executor that records none.
+        """Warns once if step statistics are requested from an executor that doesn't record any.
 
         Args:
           options: the RunOptions of a run.

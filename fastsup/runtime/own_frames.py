@@ -1,7 +1,7 @@
-"""Frames of fastsup in TensorFlow's errors: hidden, as TensorFlow hides its own.
+"""Hides frames of fastsup in TensorFlow's errors, as TensorFlow hides its own.
 
-An operation's error contains the place of its creation in the program: "defined at". Without this, that was a line of
-fastsup for all that is made in a call of fastsup, such as the operations of a saver.
+An operation's error contains the place of its creation in the program ("defined at"). Without this module, this would
+be a line of fastsup for everything created in a fastsup call, such as a saver's operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class _FramesOfPackage(tf_stack.SentinelFilter):  # type: ignore[misc]
-    """The filter that every thread has at first: TensorFlow's lets all frames pass."""
+    """The initial filter of every thread. TensorFlow's initial filter shows all frames."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _FramesOfPackage(tf_stack.SentinelFilter):  # type: ignore[misc]
 
 
 def hide_own_frames() -> None:
-    """Leaves the files of fastsup out of the stacks of operations, and of the tracebacks that TensorFlow filters."""
+    """Removes fastsup's files from the stacks of operations, and from the tracebacks that TensorFlow filters."""
     own = _FramesOfPackage()
     stacks = tf_stack._source_filter_stacks
     stacks.default_factory = lambda: [own]
@@ -43,7 +43,7 @@ def hide_own_frames() -> None:
 
 
 class OwnFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
-    """A `with` block in which operations are made without those lines of fastsup that are on the stack now."""
+    """A `with` block in which operations are created without the fastsup lines that are currently on the stack."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,5 +55,5 @@ class OwnFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
             frame = frame.f_back
 
     def get_filtered_filenames(self) -> Any:
-        """Returns the names of the files whose lines TensorFlow leaves out."""
+        """Returns the names of the files whose lines TensorFlow omits."""
         return self._names | self.parent.get_filtered_filenames()

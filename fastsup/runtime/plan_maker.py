@@ -1,4 +1,4 @@
-"""Makes and compiles the plan of a combination of fetches and feeds."""
+"""Creates and compiles the plan of a combination of fetches and feeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PlanMaker"]
 
 
 def _may_be_large(tensor: Any) -> bool:
-    """Whether a tensor's value may be one that isn't copied cheaply."""
+    """Returns True if a tensor's value may be too large to copy cheaply."""
     if tensor.dtype.base_dtype in (dtypes.string, dtypes.resource, dtypes.variant):
         return False
     count = tensor.shape.num_elements()
@@ -32,16 +32,16 @@ def _may_be_large(tensor: Any) -> bool:
 
 
 class PlanMaker:
-    """Makes the plans of a session. It doesn't hold the session, which would keep itself alive by that.
+    """Creates the plans of a session. Doesn't refer to the session, which would keep itself alive that way.
 
     Args:
       graph: the session's graph.
       executor: the executor of its steps.
-      cache: where its plans are compiled.
-      gathers_metadata: whether the session's config asks for what only a run of a callable gathers.
+      cache: the cache in which its plans are compiled.
+      gathers_metadata: Whether the session's config requests data that only a run of a callable collects.
 
     Attributes:
-      cheaper_reads: by name of a tensor, the name of one that has the same value and costs less.
+      cheaper_reads: dictionary from tensor names to names of tensors with the same value that cost less.
     """
 
     def __init__(self, graph: ops.Graph, executor: SessionExecutor, cache: PlanCache, gathers_metadata: bool) -> None:
@@ -50,20 +50,20 @@ class PlanMaker:
         self.cheaper_reads: dict[str, str] = {}
 
     def make(self, session: Any, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
-        """The plan for a combination seen for the first time, or None where only `Session.run` will do.
+        """Returns the plan for a new combination, or None if only `Session.run` supports it.
 
-        Resolution is TensorFlow's own. If it fails, `Session.run` fails in the same way, with its error.
+        The resolution is TensorFlow's own. If it fails, `Session.run` fails with the same error.
 
         Args:
           session: the session.
           fetches: the fetches.
           feed_keys: the fed elements.
-          compiled: whether the plan is to be run.
+          compiled: Whether the plan will run.
         """
         graph = self._graph
         try:
             fed = [(key, graph.as_graph_element(key, allow_tensor=True, allow_operation=False)) for key in feed_keys]
-            # The order of the program's feeds, and of its fetches, makes no other callable.
+            # The order of the program's feeds and fetches doesn't affect the callable.
             fed.sort(key=lambda pair: pair[1].name)
             feeds = [tensor for _, tensor in fed]
             handler = tf_session._FetchHandler(graph, fetches, {feed.ref(): None for feed in feeds})
@@ -71,7 +71,7 @@ class PlanMaker:
             return None
         elements = (*handler.fetches(), *handler.targets())
         tensors, targets = (sorted(some, key=attrgetter("name")) for some in (handler.fetches(), handler.targets()))
-        # A tensor that is fed and fetched has the value that is fed: the feeds follow the values of the runtime.
+        # A tensor that is fed and fetched has the fed value. The feeds follow the runtime's values.
         place = {id(tensor): i for i, tensor in enumerate((*tensors, *feeds))}
         if (
             not (tensors or targets)
@@ -98,15 +98,15 @@ class PlanMaker:
         return plan if not compiled or self.compile(session, plan, operations) else None
 
     def compile(self, session: Any, plan: Plan, operations: set[ops.Operation] | None = None) -> bool:
-        """Compiles a plan, or leaves it to TensorFlow's own executors, where the cache is full.
+        """Compiles a plan, or leaves it to TensorFlow's own executors if the cache is full.
 
         Args:
           session: the session.
           plan: the plan.
-          operations: what it runs, if that is known.
+          operations: its operations, if known.
 
         Returns:
-          True if the plan can be run now; False where only `Session.run` will do.
+          True if the plan can run now, False if only `Session.run` supports it.
         """
         feeds = [slot.tensor for slot in plan.feeds]
         if operations is None:
@@ -135,7 +135,7 @@ class PlanMaker:
         return True
 
     def _names_to_fetch(self, tensors: list[Any]) -> list[str]:
-        """The names of tensors or of cheaper reads of them. None twice: a runtime of several tasks can't do that."""
+        """Returns the names of tensors or of cheaper reads, each once: distributed runtimes allow no duplicates."""
         names = [tensor.name for tensor in tensors]
         for i, name in enumerate(names):
             cheaper = self.cheaper_reads.get(name, name)
@@ -144,20 +144,20 @@ class PlanMaker:
         return names
 
     def read_step_directly(self, variable: Any) -> Any:
-        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is requested.
+        """Fetches the global step from its variable wherever TensorFlow's guarded read is requested.
 
-        The guard, a conditional that gives the initial value as long as there is no other, costs ten times what the
-        read does. Called once the variable is known to have a value.
+        The guard is a conditional that returns the initial value if there is no other. It costs ten times as much as
+        the read. Called once the variable is known to have a value.
 
         Args:
           variable: the global step.
 
         Returns:
-          The guarded read, whose plans are stale now; None if it must stay.
+          The guarded read, whose plans are now stale, or None if it must remain.
         """
         guarded = training_util._get_global_step_read(self._graph)
         direct = self._graph.as_graph_element(variable)
-        # Where something waits for the guarded read, its place in the order of the run has a meaning.
+        # If something waits for the guarded read, its place in the order of the run matters.
         if guarded is None or guarded.consumers() or guarded.op._control_outputs or guarded.dtype != direct.dtype:
             return None
         if any(op.control_inputs for op in (guarded.op, *(source.op for source in guarded.op.inputs))):

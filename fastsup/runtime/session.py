@@ -36,12 +36,13 @@ __all__ = ["Session"]
 # combination of fetches and feeds that it has run, without a limit.
 _MAX_PLAN_BYTES = 256 << 20
 
-# Maximum time that a close waits for runs that have just started. Under load, a thread may lose the processor for long.
+# Maximum seconds that a close waits for runs that have just started. Under load, a thread may wait long for a
+# processor.
 _RUNS_BEGIN_SECS = 0.5
 
 
 def _convert_a_result() -> None:
-    """The runtime looks NumPy up for the first result that it converts, which the program's end must not interrupt."""
+    """Makes the runtime look up NumPy now instead of for its first result, which the exit must not interrupt."""
     with ops.Graph().as_default() as graph, graph._c_graph.get() as c_graph:
         pywrap_tf_session.TF_TryEvaluateConstant_wrapper(c_graph, constant_op.constant(1.0)._as_tf_output())
 
@@ -54,7 +55,7 @@ def _raise(error: BaseException) -> None:
 
 
 class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
-    """TensorFlow's own callable, whose making and release the end of the program doesn't interrupt."""
+    """TensorFlow's own callable, whose creation and release the end of the program doesn't interrupt."""
 
     _completed_before_exit = no_interpreter_exit
 
@@ -68,12 +69,12 @@ class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
                 super().__del__()
 
 
-# Those that are there, for a child of `os.fork()`.
+# The existing sessions, for a child of `os.fork()`.
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
 def _leave_sessions_to_parent() -> None:
-    """In a child of `os.fork()`: a run would wait for threads of the runtime that aren't in this process."""
+    """Disables sessions in a child of `os.fork()`, where runs would wait for threads of the parent process."""
     for session in list(_sessions):
         if not session._closed:
             session._leave_to_parent(RuntimeError(f"The session can't run: {fork_reason(session._made_in)}."))
@@ -86,23 +87,23 @@ os.register_at_fork(after_in_child=_leave_sessions_to_parent)
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """A `tf.compat.v1.Session` that resolves each combination of fetches and feeds once.
 
-    Everything that TensorFlow's session does, this one does, with the same results and the same errors.
+    It does everything that TensorFlow's session does, with the same results and errors.
 
     Args:
       target: the execution engine to connect to. Defaults to one in this process.
       graph: the graph to launch. Defaults to the default graph.
       config: a `tf.compat.v1.ConfigProto`, or None.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
-        (TensorFlow's SINGLE_THREADED_EXECUTOR: no parallelism between operations, no reference variables, no
-        low-level control flow). "auto" selects the fastest executor that supports the graph, by measurement.
+        (TensorFlow's SINGLE_THREADED_EXECUTOR: no parallelism between operations, no reference variables, no low-level
+        control flow). "auto" measures and chooses the fastest executor that supports the graph.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: `executor` isn't an executor mode.
-      tf.errors.OpError: TensorFlow couldn't make the session.
+      TypeError: If an argument has the wrong type.
+      ValueError: If `executor` isn't an executor mode.
+      tf.errors.OpError: If TensorFlow couldn't create the session.
     """
 
-    # A session may be deleted when the names of this module are gone.
+    # A session may be deleted after the names of this module.
     _completed_before_exit = no_interpreter_exit
     # Attributes that __del__ reads, even if the session couldn't be created.
     _session: Any = None
@@ -136,18 +137,18 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     @property
     def executor(self) -> str:
-        """The executor mode that was requested; "single_threaded" also where "auto" has chosen it.
+        """The requested executor mode, or "single_threaded" if "auto" chose it.
 
-        `executor_info` tells the mode in use for each combination of fetches and feeds.
+        `executor_info` returns the current mode for each combination of fetches and feeds.
         """
         return self._executor.mode
 
     def executor_info(self) -> list[PlanExecutor]:
-        """Which executor runs each combination of fetches and feeds that the session has compiled.
+        """Returns which executor runs each combination of fetches and feeds that the session has compiled.
 
         Returns:
-          List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
-          closed.
+          List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty after the session
+          is closed.
         """
         with no_interpreter_exit:
             return [self._executor.of_plan(plan) for plan in self.cache.compiled_plans()]
@@ -155,24 +156,24 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def close(self) -> None:
         """Closes the session and frees its resources. A second call does nothing.
 
-        A session on a cluster, a task of which doesn't answer, is abandoned after 10 seconds, with a warning.
+        If a task of a cluster doesn't answer, the session is abandoned after 10 seconds, with a warning.
 
         Raises:
-          tf.errors.OpError: TensorFlow couldn't close the session.
+          tf.errors.OpError: If TensorFlow couldn't close the session.
         """
         with self._completed_before_exit:
             self._close()
 
     def _close(self) -> None:
-        # The names of all modules may be gone, and no new thread runs. The session's resources are freed with it.
+        # The names of all modules may be gone, and no new thread starts. The session's resources are freed with it.
         if self._python_ends():
             if self.lifetime is not None:
                 self.lifetime.open = False
             super().close()
             return
         if self.lifetime is not None and self.lifetime.open:
-            # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
-            # A profile asks which executors the plans have used.
+            # A remote engine must release each callable, and may not answer. It frees them with the session. A profile
+            # reads which executors the plans used.
             self._forget_fetches()
             self.lifetime.open = not self._target
             self._drop_plans()
@@ -188,25 +189,25 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         close = partial(pywrap_tf_session.TF_CloseSession, self._session)
         if self._target:
             if not close_remote(close, os.fsdecode(self._target)):
-                # The runtime still works on it, so nothing may delete it.
+                # The runtime still uses it, so nothing may delete it.
                 self._session = None
         else:
             close()
 
     def _let_runs_begin(self) -> None:
-        """Gives other threads' runs, which have found the session open, the time to acquire it or to finish.
+        """Gives other threads' runs that found the session open the time to acquire it or to finish.
 
-        TensorFlow's session is deleted by its close while a run is on the way into it: that run crashes the process.
+        TensorFlow's session is deleted when it is closed. A run that is about to start on it then crashes the process.
         """
         until = perf_counter() + _RUNS_BEGIN_SECS
         while self.gate.running > 0 and perf_counter() < until:
             time.sleep(0.001)
 
     def __del__(self) -> None:
-        # In a child of the process that has made it, the runtime's threads aren't there, and closing may wait for them.
+        # In a child process, the runtime's threads don't exist, and closing may wait for them.
         if self._process() != self._made_in:
             return
-        # The thread may hold any lock here, so it must not be held back. The process frees the session when it ends.
+        # The thread may hold any lock here, so it must not be blocked. The process frees the session when it ends.
         if not self._completed_before_exit.is_over_for_this_thread():
             with self._completed_before_exit:
                 super().__del__()
@@ -214,7 +215,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def make_callable(
         self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
     ) -> Callable[..., Any]:
-        """A function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
+        """Returns a function that runs one step, like `tf.compat.v1.Session.make_callable`."""
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
         if feed_list is None and self.executor == SINGLE:
             handler = tf_session._FetchHandler(self._graph, fetches, {})
@@ -233,30 +234,30 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return run_plan
 
     def _note_checkpoint(self, path: str, passed: int) -> None:
-        """Records the checkpoint of the variables after `passed` steps through `gate`, when none was under way."""
+        """Records the checkpoint of the variables after `passed` steps through `gate`, when none was running."""
         self._checkpoint = (path, passed)
 
     def _forget_checkpoint(self) -> None:
-        """Takes back `_note_checkpoint`: the next save writes in any case."""
+        """Reverts `_note_checkpoint`, so that the next save always writes."""
         self._checkpoint = None
 
     def _unchanged_checkpoint(self) -> str | None:
-        """Path of the checkpoint noted last. None if anything that may write variables has run here since."""
+        """Returns the path of the last recorded checkpoint, or None if a run may have changed variables since then."""
         if self._checkpoint is None or self.gate.running > 0 or self._checkpoint[1] != self.gate.passed:
             return None
         return self._checkpoint[0]
 
-    # What `SessionRunner` calls.
+    # Methods that `SessionRunner` calls.
 
     def _raise_as_run_does(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
-        """Raises a runtime error with the operation, and the place in the program, that it names."""
+        """Raises a runtime error annotated with the operation and the source line that it refers to."""
         if self.executor == SINGLE:
             compile_ = super()._make_callable_from_options
             error = self._error_sources.named(error, elements, feeds, compile_)
         self._do_call(_raise, error)
 
     def _do_call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Calls the runtime. A file that is too large isn't the end of the input, which TensorFlow makes of it."""
+        """Calls the runtime. Corrects the error for too large files, which TensorFlow reports as the end of input."""
         try:
             return super()._do_call(fn, *args)
         except errors.OutOfRangeError as error:
@@ -265,7 +266,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 raise
         raise raised
 
-    # TensorFlow's own ways to run something, which no plan describes.
+    # TensorFlow's other ways to run something, which no plan supports.
 
     def _do_run(
         self,
@@ -283,7 +284,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             try:
                 return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
             except errors.OpError as error:
-                # What the runtime has raised, before TensorFlow has put the text together.
+                # The error that the runtime raised, before TensorFlow has composed the text.
                 failed = error.__context__ if isinstance(error.__context__, errors.OpError) else error
             self._raise_as_run_does(failed, elements, feeds)
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
@@ -329,10 +330,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return run
 
 
-# Seconds that closing a session may take.
+# Maximum seconds to close a session.
 CLOSE_SECS = 10.0
-# Seconds that the end of the program waits for abandoned sessions. TensorFlow gives up a task that is gone after some
-# ten seconds; a close that comes back from there later than this aborts the program, with a wrong exit code.
+# Maximum seconds that the end of the program waits for abandoned sessions. TensorFlow gives up a lost task after about
+# ten seconds. A close that returns later than this aborts the program, with a wrong exit code.
 _EXIT_SECS = 10.0
 
 _abandoned: list[threading.Thread] = []
@@ -340,7 +341,7 @@ _abandoned: list[threading.Thread] = []
 
 @atexit.register
 def _wait_for_abandoned() -> None:
-    """A thread that comes back from the runtime while Python is being taken down aborts the process.
+    """Waits for abandoned closes. A thread that returns from the runtime during Python's shutdown aborts the process.
 
     A runtime destructor may also abort, even after a late close, because it finds a mutex that isn't held.
     """
@@ -352,28 +353,28 @@ def _wait_for_abandoned() -> None:
 
 
 def _skip_destructors() -> None:
-    """Has the process end, with its exit code, before the runtime's destructors make the closes come back."""
+    """Ends the process with its exit code before the runtime's destructors make the closes return."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):  # Only glibc has it.
-        # Its handlers are called with the exit code first, which is what `_exit` takes.
+        # Its handlers get the exit code as the first argument, which is the argument of `_exit`.
         libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 
 def close_remote(close: Callable[[], None], target: object) -> bool:
     """Closes a session in its own thread, and abandons it if that takes too long.
 
-    TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
-    its address: forever, if none is started.
+    TensorFlow's runtime notifies every task of the cluster. It waits for a lost task until there is a new one at its
+    address, or forever if none is started.
 
     Args:
-      close: what closes the session.
+      close: function that closes the session.
       target: the execution engine that the session is connected to.
 
     Returns:
       False if the session is abandoned.
 
     Raises:
-      tf.errors.OpError: TensorFlow couldn't close the session.
+      tf.errors.OpError: If TensorFlow couldn't close the session.
     """
     call = LongCall(close, f"closing a session of {target!r}")
     if call.has_returned(CLOSE_SECS):

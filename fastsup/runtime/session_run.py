@@ -1,4 +1,4 @@
-"""The runtime's own run of a plan's fetches, which hands large results on instead of having them copied."""
+"""The runtime's own run of a plan's fetches, which passes large results on instead of copying them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import pywrap_tf_session
 
-# Results of fewer bytes in all are copied sooner than handed on.
+# Results with fewer bytes in total are faster to copy than to pass on.
 LARGE_RESULTS_BYTES = 1 << 16
 _COPIED_BYTES_PER_SEC = 8e9
 
 
 class SessionRun:
-    """Runs by `TF_SessionRun`, which has a result's memory handed on if only the result holds it, and copied otherwise.
+    """Runs with `TF_SessionRun`, which passes a result's memory on unless something else refers to it.
 
-    A callable shows the memory of every result as it is, and doesn't say who else holds it: a variable, a constant, an
-    array that was fed.
+    A callable returns the memory of every result, without information about other references: a variable, a constant, a
+    fed array.
 
     Args:
       graph: the session's graph.
       session_handle: the C++ session.
-      options: CallableOptions, serialized: feeds, fetches and targets, and the RunOptions.
+      options: serialized CallableOptions: feeds, fetches and targets, and the RunOptions.
     """
 
     def __init__(self, graph: Any, session_handle: Any, options: bytes) -> None:
@@ -54,14 +54,14 @@ class SessionRun:
 
 
 class LargeResults:
-    """Decides when a plan is worth a `SessionRun`, which the runtime compiles once more.
+    """Decides when a plan is worth a `SessionRun`, which the runtime must compile again.
 
-    That is the case when its results have taken as long to copy as the plan took to compile.
+    This is the case once copying its results has taken as long as compiling the plan.
 
     Args:
       graph: the session's graph.
       session_handle: the C++ session.
-      compile_secs: how long compiling the plan took, in seconds.
+      compile_secs: seconds that compiling the plan took.
     """
 
     def __init__(self, graph: Any, session_handle: Any, compile_secs: float) -> None:
@@ -71,14 +71,14 @@ class LargeResults:
         self._copied = 0
 
     def copied(self, size: int, options: bytes) -> SessionRun | None:
-        """Records a run's results that were copied.
+        """Records a run whose results were copied.
 
         Args:
-          size: their bytes.
-          options: the options of the callable that has run.
+          size: the results' bytes.
+          options: the options of the callable that ran.
 
         Returns:
-          What is to run from now on; None as long as that is the callable.
+          The object to run from now on, or None to continue with the callable.
         """
         self._copied += size
         if self._copied < self._bytes_to_copy:

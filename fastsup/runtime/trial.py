@@ -1,4 +1,4 @@
-"""Which of two executors runs a plan: measured on the plan's own runs, and again after more and more of them."""
+"""Determines which of two executors is faster for a plan, by its own runs, and repeats this at growing intervals."""
 
 from __future__ import annotations
 
@@ -14,53 +14,56 @@ from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.runtime.callables import CompiledCallable
 from fastsup.runtime.executor import INLINE, POOL
 
-# A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
+# A step that takes longer than this on the pool gains nothing measurable from cheaper thread switches, and may lose
+# much.
 _HEAVY_STEP_SECS = 500e-6
 _LIGHTNESS_RUNS = 3
 # A busy machine slows a step's first runs. A step that isn't clearly heavy gets more runs to show that it is light.
 _CLEARLY_HEAVY_SECS = 2e-3
 _MOST_LIGHTNESS_RUNS = 12
-# The executors take turns in blocks. An input pipeline that works meanwhile needs some runs to settle into the new
-# rhythm: the first runs of a block don't count. The slowest ones don't either: the machine did something else in them.
+# The executors alternate in blocks. The first runs of a block don't count, because an input pipeline that runs at the
+# same time needs a few runs to adapt. The slowest ones don't count either, because the machine did something else in
+# them.
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
-# Each pair of blocks has a vote if the executors aren't close. This many more votes for one executor than for the other
-# decide, unless the fastest blocks say otherwise. After the largest number of pairs their median decides.
+# Each pair of blocks has a vote if the executors aren't close. A lead of this many votes decides, unless the fastest
+# blocks contradict it. After the maximum number of pairs, their median decides.
 _CLOSE = 1.1
 _VOTES = 3
 _MOST_PAIRS = 10
-# One pair of blocks that confirms the choice by this factor ends a later look.
+# One pair of blocks that confirms the choice by this factor ends a repeated trial.
 _CONFIRMED = 1.5
 
-# A trial measures the pool too slow, by a fifth as a rule: its threads fall asleep while the other executor runs.
+# A trial usually measures the pool a fifth too slow, because its threads fall asleep while the other executor runs.
 _POOL_IN_THE_LONG_RUN = 0.8
-# TensorFlow's own session takes at least this much longer for a run, which a wrong choice may lose at the most.
+# TensorFlow's own session takes at least this much longer per run, which limits the loss from a wrong choice.
 _SAVED_SECS = 50e-6
-# If the two are equal, TensorFlow's own mode stays.
+# If both are equal, TensorFlow's own mode remains.
 _FASTER = 0.95
-# On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
+# On a remote engine, both include the network call, so a faster step makes only a small difference.
 _FASTER_REMOTELY = 0.98
 
-# A look may take this part of the runs' time before it; each look comes after twice as many runs as the previous one.
+# A repeated trial may take this part of the runs' time before it. Each starts after twice as many runs as the previous
+# one.
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40
 
 
 class Trial:
-    """Finds out which of two executors is faster for a plan, on the plan's own runs.
+    """Determines which of two executors is faster for a plan, by the plan's own runs.
 
-    The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
-    only then: making one optimizes the graph, which takes long for large ones. Besides, the plan must have run so often
-    that it has saved as much time, against TensorFlow's own session. From then on they take turns.
+    The pool runs first. Only a step that is light there is tried in the calling thread. That callable is created only
+    then, because creating one optimizes the graph, which takes long for large graphs. In addition, the plan must have
+    run so often that it has saved as much time, compared with TensorFlow's own session. From then on, both alternate.
 
     Args:
       pool: the callable that runs on the thread pool.
-      make_inline: makes the callable that runs in the calling thread; None as long as there is no room for it.
-      remote: whether the engine that runs them is another process's, or is reached like one.
-      chosen: function that is called with this trial when the executor was chosen for the first time or has changed.
-      compile_secs: how long making a callable takes, in seconds.
+      make_inline: function that creates the callable for the calling thread, or None if there is no room for it.
+      remote: Whether the engine belongs to another process, or is reached like one.
+      chosen: function that is called with this trial when the executor is chosen or changes.
+      compile_secs: seconds that creating a callable takes.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Trial:
         chosen: Callable[[Trial], None],
         compile_secs: float,
     ) -> None:
-        # Never waited for: a run that comes while another thread's is recorded doesn't count.
+        # Never waited for. A run that finishes while another thread's run is recorded doesn't count.
         self._lock = threading.Lock()
         self._make_inline = make_inline
         self._remote = remote
@@ -87,29 +90,29 @@ class Trial:
         self._start(weighing=True)
 
     def _start(self, weighing: bool) -> None:
-        # Seconds of the first runs on the pool, by which a step is light or heavy; None once that is known.
+        # Seconds of the first runs on the pool, which show if a step is light or heavy. None once that is known.
         self._weights: list[float] | None = [] if weighing else None
         self._block: list[float] = []
         self._averages: dict[str, list[float]] = {POOL: [], INLINE: []}
 
     @property
     def is_open(self) -> bool:
-        """True if the choice is still to be made, the first time or again."""
+        """True if the choice is pending, for the first time or again."""
         return self.on_trial or self._is_waiting
 
     @property
     def executor(self) -> str:
-        """The mode in use: the one tried now, or the one chosen."""
+        """The current mode: the tried one or the chosen one."""
         return self._turn() if self.on_trial else self._choice
 
     @property
     def seconds(self) -> float | None:
-        """Median seconds of a run in the mode in use, as the trial has found them. None before that."""
+        """Median seconds per run in the current mode, as the trial measured them. None before that."""
         return self._secs.get(self.executor)
 
     @property
     def other_seconds(self) -> float | None:
-        """The same of the other mode. None if that wasn't tried."""
+        """Median seconds per run in the other mode. None if that wasn't tried."""
         return self._secs.get(INLINE if self.executor == POOL else POOL)
 
     def _turn(self) -> str:
@@ -118,24 +121,24 @@ class Trial:
         return POOL if len(self._averages[POOL]) == len(self._averages[INLINE]) else INLINE
 
     def next(self) -> CompiledCallable:
-        """The callable to run now."""
+        """Returns the callable to run now."""
         return self._callables[self.executor]
 
     def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None:
-        """Takes the duration of a run.
+        """Records the duration of a run.
 
         Args:
-          candidate: the callable that has run.
-          seconds: how long it took.
+          candidate: the callable that ran.
+          seconds: its duration.
 
         Returns:
-          The callable to run from now on, until `recheck` is called; None while the trial goes on.
+          The callable to run until `recheck` is called, or None while the trial continues.
         """
         if not self._lock.acquire(blocking=False):
             return None
         try:
             if not self.on_trial or candidate is not self.next():
-                return None  # Another thread's run has ended the trial, or the block, in the meantime.
+                return None  # Another thread's run has ended the trial or the block in the meantime.
             if self._weights is not None:
                 self._weigh(self._weights, seconds)
             else:
@@ -175,7 +178,7 @@ class Trial:
 
     @property
     def runs_until_look(self) -> int:
-        """How many runs are to pass before the next look."""
+        """Returns the number of runs before the next repetition."""
         if self._is_waiting:
             return self._runs_to_wait
         runs = _FEWEST_RUNS
@@ -186,7 +189,7 @@ class Trial:
 
     def _weigh(self, weights: list[float], seconds: float) -> None:
         weights.append(seconds)
-        # The first run set things up; it doesn't count.
+        # The first run initialized things, and doesn't count.
         counted = weights[1:]
         if len(counted) < _LIGHTNESS_RUNS:
             return
@@ -218,7 +221,7 @@ class Trial:
             return
         self._secs[POOL], self._secs[INLINE] = median(pool), median(inline)
         limit = self._limit()
-        # Above 1 where the pool is the better choice, by how much.
+        # Above 1 if the pool is the better choice, by how much.
         ratios = [of_inline / (limit * of_pool) for of_inline, of_pool in zip(inline, pool, strict=True)]
         votes = sum((ratio > _CLOSE) - (ratio < 1 / _CLOSE) for ratio in ratios)
         if self._looks and len(ratios) == 1:
@@ -231,7 +234,7 @@ class Trial:
             self._settle(INLINE if median(ratios) < 1 else POOL)
 
     def _limit(self) -> float:
-        """The part of the pool's time in which the calling thread must run the step."""
+        """Returns the fraction of the pool's time that the calling thread must stay below."""
         if self._remote:
             return _FASTER_REMOTELY
         return min(_FASTER, _POOL_IN_THE_LONG_RUN + _SAVED_SECS / self._secs[POOL])
@@ -247,12 +250,12 @@ class Trial:
 
 
 def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
-    """Logs which executor was chosen.
+    """Logs the chosen executor.
 
     Args:
-      elements: the tensors that the plan fetches and the operations that it runs.
-      feeds: number of tensors that it is fed.
-      trial: the trial that has chosen.
+      elements: the plan's fetched tensors and operations.
+      feeds: number of fed tensors.
+      trial: the trial that decided.
     """
     with no_interpreter_exit:
         names = [

@@ -1,4 +1,4 @@
-"""`fastsup.ArrayBatches`: batches of arrays in memory. NumPy is all that this module needs."""
+"""`fastsup.ArrayBatches`: batches of arrays in memory. This module needs only NumPy."""
 
 from __future__ import annotations
 
@@ -36,39 +36,40 @@ __all__ = ["ArrayBatches"]
 
 _logger = logging.getLogger("fastsup")
 
-# Epochs whose order is kept: the one under way, and the next one, which a thread may fill a block from.
+# Number of epochs whose order is kept: the current one, and the next one, from which a thread may fill a block.
 _ORDERS = 2
 
 
 class ArrayBatches(_State):
-    """Batches of rows of arrays, one after the other, in a new order in each epoch.
+    """Iterates over batches of array rows, optionally shuffled in each epoch.
 
         batches = fastsup.ArrayBatches((images, labels), batch_size=32, shuffle=True, seed=1, epochs=None)
         for x, y in batches: ...
 
-    It is an iterator, as `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))` is one, for data
-    that fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
-    position, like a tf.data iterator's. Without TensorFlow, it gives the same batches in the same order.
+    It works like `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))`, for data that fits into
+    memory. A batch costs as much as copying its rows. A `tf.train.Checkpoint` saves and restores its position, as for a
+    tf.data iterator. It gives the same batches in the same order with and without TensorFlow.
 
     Args:
-      arrays: an array, or a tuple, list or dict of arrays, nested arbitrarily, whose first dimensions, the rows, are
-        equal. Arrays that aren't contiguous in memory are copied once.
-      batch_size: number of rows of a batch.
-      shuffle: whether each epoch has another order of the rows. All rows are in each epoch, once.
-      seed: integer from which the orders follow; the same seed gives the same orders. None: a random one.
-      epochs: number of passes over all rows, or None for no limit.
-      drop_remainder: whether the last batch of an epoch is left out if it has fewer rows than the others.
+      arrays: an array, or a tuple, list or dict of arrays, nested arbitrarily. All have the same number of rows (the
+        first dimension). Arrays that aren't contiguous in memory are copied once.
+      batch_size: number of rows per batch.
+      shuffle: Whether to shuffle the rows in each epoch. Each epoch contains each row once.
+      seed: integer that determines the orders. If None, a random one is chosen.
+      epochs: number of passes over all rows. If None, there is no limit.
+      drop_remainder: Whether to drop the last batch of an epoch if it has fewer rows than the others.
 
     Attributes:
-      rows: number of rows of the arrays.
+      rows: number of rows.
       batch_size: the argument.
-      batches_per_epoch: number of batches of an epoch.
-      seed: the argument, or the one that was chosen; None without `shuffle`.
+      batches_per_epoch: number of batches per epoch.
+      seed: the argument, or the chosen seed. None without `shuffle`.
 
     Raises:
-      TypeError: a number isn't an integer, or a flag isn't a bool.
-      ValueError: `arrays` holds no array or no row, the arrays have different numbers of rows, `batch_size` or `epochs`
-        isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there are.
+      TypeError: If a number isn't an integer, or a flag isn't a bool.
+      ValueError: If `arrays` contains no arrays or no rows, the arrays have different numbers of rows, `batch_size` or
+        `epochs` isn't positive, `seed` is negative, or `drop_remainder` is True and a batch would have more rows than
+        there are.
     """
 
     @suggest_keywords
@@ -87,7 +88,7 @@ class ArrayBatches(_State):
         self._epochs = None if epochs is None else _positive("epochs", epochs)
         self._arrays: list[NDArray[Any]] = [_contiguous(leaf) for leaf in nest.flatten(arrays)]
         self._packed = _packer(arrays)
-        # None for an array of objects, or of rows without a number.
+        # None for arrays of objects, or without a number of rows.
         self._as_bytes = [
             None if array.dtype.hasobject or not array.nbytes else _bytes_of(array) for array in self._arrays
         ]
@@ -99,14 +100,14 @@ class ArrayBatches(_State):
             )
         full, remainder = divmod(self.rows, self.batch_size)
         self.batches_per_epoch: int = full + (remainder > 0 and not drop_remainder)
-        #: Number of batches of an epoch that have `batch_size` rows. Those with fewer come last.
+        #: Number of batches per epoch with `batch_size` rows. Smaller batches come last.
         self.full_batches_per_epoch: int = full
         self.seed: int | None = _seed(seed) if shuffle else None
         if seed is not None and not shuffle:
             _logger.warning("seed=%r has no effect without shuffle=True: the rows keep their order.", seed)
         self._position = 0
         self._lock = threading.Lock()
-        # By the seed, which a checkpoint may change, and the epoch.
+        # The key is the seed, which a checkpoint may change, and the epoch.
         self._orders: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def __repr__(self) -> str:
@@ -114,7 +115,7 @@ class ArrayBatches(_State):
 
     @property
     def position(self) -> int:
-        """Number of batches that were taken. Set it to continue from another position."""
+        """Number of batches taken so far. Set it to continue from another position."""
         return self._position
 
     @position.setter
@@ -127,7 +128,7 @@ class ArrayBatches(_State):
 
     @property
     def element_spec(self) -> Any:
-        """The structure of a batch with a `tf.TensorSpec` for each array, as a `tf.data.Dataset` has it.
+        """The structure of a batch, with a `tf.TensorSpec` for each array, as for a `tf.data.Dataset`.
 
         The first dimension is None if some batches have fewer rows than others.
         """
@@ -151,13 +152,13 @@ class ArrayBatches(_State):
         return self
 
     def __next__(self) -> Any:
-        """The next batch, as NumPy arrays of shape [batch_size, ...] in the structure of `arrays`.
+        """Returns the next batch as NumPy arrays of shape [batch_size, ...], in the structure of `arrays`.
 
         Returns:
           Arrays that belong to the caller.
 
         Raises:
-          StopIteration: all batches were taken.
+          StopIteration: If all batches were taken.
         """
         with self._lock:
             if self._position >= self._last:
@@ -171,10 +172,10 @@ class ArrayBatches(_State):
         return self._packed(flat)
 
     def full_batches_from(self, position: int, limit: int) -> int:
-        """Number of batches of `batch_size` rows that follow each other from a position on.
+        """Returns the number of consecutive batches with `batch_size` rows from a position on.
 
         Args:
-          position: number of the first of them.
+          position: number of the first batch.
           limit: the largest number to return.
         """
         per_epoch, full = self.batches_per_epoch, self.full_batches_per_epoch
@@ -185,9 +186,9 @@ class ArrayBatches(_State):
         """Copies batches of `batch_size` rows. Any thread may call this.
 
         Args:
-          to: an array for each one of `arrays`, of shape [at least count, batch_size, ...].
+          to: arrays in the order of `arrays`, each of shape [at least count, batch_size, ...].
           position: number of the first batch.
-          count: number of batches; at most `full_batches_from(position, count)`.
+          count: number of batches, at most `full_batches_from(position, count)`.
         """
         done = 0
         while done < count:
@@ -199,7 +200,7 @@ class ArrayBatches(_State):
             done += here
 
     def _copy(self, epoch: int, first: int, to: list[NDArray[Any]]) -> None:
-        """Copies the rows of an epoch from a place in its order on."""
+        """Copies the rows of an epoch, starting at a position in its order."""
         size = len(to[0])
         seed = self.seed
         if seed is None:
@@ -214,7 +215,7 @@ class ArrayBatches(_State):
                 take_rows(_bytes_of(part), as_bytes, rows)
 
     def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        """The order of the rows in an epoch."""
+        """Returns the order of the rows in an epoch."""
         order = self._orders.get((seed, epoch))
         if order is None:
             random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
@@ -226,7 +227,7 @@ class ArrayBatches(_State):
         return order
 
     def state_dict(self) -> dict[str, Any]:
-        """The position and the seed, for a `fastsup.loop.Checkpoints`."""
+        """Returns the position and the seed, for a `fastsup.loop.Checkpoints`."""
         return {"position": self._position, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -236,7 +237,7 @@ class ArrayBatches(_State):
           state: the result of `state_dict`.
 
         Raises:
-          ValueError: the position doesn't exist, or only one of the two was made with `shuffle`.
+          ValueError: If the position doesn't exist, or only one of the two objects uses `shuffle`.
         """
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
@@ -247,7 +248,7 @@ class ArrayBatches(_State):
         self.position = state["position"]
 
     def serialize(self) -> str:
-        """What `state_dict` returns, as text, for a `tf.train.Checkpoint`."""
+        """Returns the result of `state_dict` as text, for a `tf.train.Checkpoint`."""
         return json.dumps(self.state_dict())
 
     def deserialize(self, string_value: str) -> None:
@@ -257,7 +258,7 @@ class ArrayBatches(_State):
           string_value: the result of `serialize`.
 
         Raises:
-          ValueError: as `load_state_dict`.
+          ValueError: As for `load_state_dict`.
         """
         self.load_state_dict(json.loads(string_value))
 
@@ -283,7 +284,7 @@ def _seed(seed: Any) -> int:
 
 
 def _packer(structure: Any) -> Callable[[Sequence[Any]], Any]:
-    """A function that puts a flat list into a structure: of the common ones, without the cost of `tf.nest`."""
+    """Returns a function that packs a flat list into a structure. Common structures avoid the cost of `tf.nest`."""
     if not nest.is_nested(structure):
         return lambda flat: flat[0]
     is_flat = not any(
@@ -320,6 +321,6 @@ def _rows_of(arrays: list[NDArray[Any]]) -> int:
 
 
 def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """A contiguous array as bytes, of shape [rows, bytes of a row]."""
+    """Returns a contiguous array as bytes, of shape [rows, bytes per row]."""
     flat = array.reshape(len(array), -1)
     return flat.view(np.uint8)

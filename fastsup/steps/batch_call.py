@@ -1,4 +1,4 @@
-"""A batch as the arguments of a step function. It needs no TensorFlow."""
+"""Calls a step function with a batch. This module doesn't need TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["BatchCall", "as_arguments"]
 
 
 def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments that a batch, or its structure of specs, becomes: a tuple or a list becomes several."""
+    """Converts a batch, or its structure of specs, to arguments. A tuple or a list becomes several arguments."""
     return tuple(batch) if type(batch) in (tuple, list) else (batch,)
 
 
 class BatchCall:
-    """Calls a step function with the next batch. `BatchStep` is one that can be fused."""
+    """Calls a step function with the next batch. Its subclass `BatchStep` can run several steps in one call."""
 
     def __init__(self, step: Any, batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.step = step

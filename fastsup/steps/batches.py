@@ -20,15 +20,15 @@ from fastsup.steps.array_batches import ArrayBatches
 
 __all__ = ["ArrayBlocks", "Buffers", "IteratorBlocks", "next_element"]
 
-# A block has at most this many batches, and about this many bytes: it is read while it is in a cache.
+# A block has at most this many batches, and about this many bytes, so that it stays in a cache while it is read.
 MOST_BATCHES = 256
 BLOCK_BYTES = 4 << 20
-# What TensorFlow wants of memory that its tensors are to share.
+# Alignment that TensorFlow requires of memory that its tensors share.
 ALIGNMENT = 128
 
 
 def batches_in_block(specs: list[Any]) -> int:
-    """How many batches a block has.
+    """Returns the number of batches in a block.
 
     Args:
       specs: the `tf.TensorSpec`s of the arrays of a batch.
@@ -38,7 +38,7 @@ def batches_in_block(specs: list[Any]) -> int:
 
 
 class Buffers:
-    """Memory for the batches of a block, and the tensors that share it.
+    """Memory for the batches of a block, and tensors that share the memory.
 
     Args:
       specs: the `tf.TensorSpec`s of the arrays of a batch.
@@ -56,7 +56,7 @@ class Buffers:
         return [_aligned((self._count, *spec.shape.as_list()), spec.dtype.as_numpy_dtype) for spec in self._specs]
 
     def tensors(self) -> list[Any]:
-        """The tensors with the arrays' current content."""
+        """Returns the tensors with the arrays' current content."""
         if not self._are_shared:
             device = context.context().device_name
             self._tensors = [ops.EagerTensor(array, device=device, dtype=None) for array in self.arrays]
@@ -73,9 +73,9 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 class ArrayBlocks:
-    """Blocks of an `ArrayBatches`, of which a thread fills the next one.
+    """Blocks of an `ArrayBatches`. A thread fills the next block.
 
-    Each block starts at the position of `batches`, or after the previous block: a program may set or restore
+    Each block starts at the position of `batches`, or after the previous block. A program may set or restore
     `batches.position` at any time.
 
     Args:
@@ -84,11 +84,11 @@ class ArrayBlocks:
     Attributes:
       batches: the argument.
       spec: the structure of `tf.TensorSpec`s of a batch.
-      why_never, may_differ, owed, raises_next: as of `IteratorBlocks`.
+      why_never, may_differ, owed, raises_next: as for `IteratorBlocks`.
     """
 
     why_never = ""
-    may_differ = False  # Those that do are never in a block.
+    may_differ = False  # Batches with other shapes are never in a block.
     owed = 0
     raises_next = False
 
@@ -98,7 +98,7 @@ class ArrayBlocks:
         specs = tf.nest.flatten(self.spec)
         self.size: int = batches_in_block(specs)
         self._filled, self._spare = Buffers(specs, self.size), Buffers(specs, self.size)
-        # Of the block in `_filled`: the seed of its order, the number of its first batch, and how many it has.
+        # For the block in `_filled`: the seed of its order, the number of its first batch, and its number of batches.
         self._key: Any = None
         self._first, self._count = 0, 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastsup-batches")
@@ -108,20 +108,20 @@ class ArrayBlocks:
         return next(self.batches)
 
     def tensors(self) -> list[Any]:
-        """The tensors that blocks share."""
+        """Returns the tensors that blocks share."""
         return self._filled.tensors()
 
     def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
-        """The next batches.
+        """Returns the next batches.
 
         Args:
-          limit: the most that are wanted.
-          seconds: as for `IteratorBlocks.take`. A thread has copied the rows before.
+          limit: maximum number of batches.
+          seconds: as for `IteratorBlocks.take`. Has no effect, because a thread has copied the rows before.
 
         Returns:
-          The tensors of a block, the place of the next batch in it, and how many batches there are from there on, at
-          most `limit`. 0 if the next batch has fewer rows than others, or there is none: `next` then returns it, or
-          raises.
+          The tensors of a block, the place of the next batch in it, and the number of batches from there on, at most
+          `limit`. The number is 0 if the next batch has fewer rows than others, or there is none. `next` then returns
+          it, or raises an error.
         """
         position = self.batches.position
         if self._key != self.batches.seed or not self._first <= position < self._first + self._count:
@@ -133,7 +133,7 @@ class ArrayBlocks:
         """Records that steps use batches.
 
         Args:
-          count: how many; a negative one has the last ones back.
+          count: number of batches. A negative number returns the last ones.
         """
         self.batches.position += count
 
@@ -159,18 +159,19 @@ class ArrayBlocks:
 
 @functools.cache
 def _getter() -> Function:
-    """The function that takes the next element. One for all iterators: each would otherwise trace its own."""
+    """Returns the function that takes the next element. All iterators share it, because each would trace its own."""
     return lift(lambda iterator: iterator.get_next(), autograph=False, fallback="silent")
 
 
 def next_element(iterator: Any) -> Any:
-    """The next element of an iterator of tf.data, as eager tensors.
+    """Returns the next element of a tf.data iterator as eager tensors.
 
     Args:
       iterator: the `tf.data.Iterator`.
 
     Raises:
-      StopIteration: the input has ended. tf.errors.OpError: the input failed.
+      StopIteration: If the input has ended.
+      tf.errors.OpError: If the input failed.
     """
     try:
         return _getter()(iterator)
@@ -181,7 +182,7 @@ def next_element(iterator: Any) -> Any:
 
 
 def why_not_stacked(element_spec: Any) -> str:
-    """Why batches can't be stacked into blocks; an empty string if they can.
+    """Returns the reason why batches can't be stacked into blocks, or "" if they can.
 
     Args:
       element_spec: the element spec of the batches' iterator.
@@ -193,17 +194,18 @@ def why_not_stacked(element_spec: Any) -> str:
 
 
 class IteratorBlocks:
-    """Blocks of an iterator of tf.data.
+    """Blocks of a tf.data iterator.
 
-    A program may save the iterator, or take from it, whenever its code runs. So elements are taken only for steps of
-    the current call, and the caller of `take` makes `next` return all that are `owed` before that call ends.
+    A program may save the iterator, or take elements from it, whenever its code runs. Elements are therefore taken only
+    for steps of the current call. Before that call ends, the caller of `take` makes `next` return all elements that are
+    `owed`.
 
     Args:
       iterator: the `tf.data.Iterator`.
 
     Attributes:
-      why_never: why there can't be blocks; an empty string if there can.
-      may_differ: whether a batch's shape may differ from the previous batch's.
+      why_never: reason why there can't be blocks, or "" if there can.
+      may_differ: Whether a batch's shape may differ from the previous batch's.
     """
 
     def __init__(self, iterator: Any) -> None:
@@ -216,7 +218,7 @@ class IteratorBlocks:
         self.why_never: str = why_not_stacked(specs)
         self.may_differ: bool = not self.why_never and not all(spec.shape.is_fully_defined() for spec in specs)
         self._has_fit = False
-        # The shapes of the last element, if it was the first one that did not fit into the block.
+        # The shapes of the last element, if it was the first one that didn't fit into the block.
         self._odd: list[Any] | None = None
         # The item after the block: an element of another shape, as a flat list, or an input error.
         self._held: list[Any] | None = None
@@ -226,9 +228,9 @@ class IteratorBlocks:
 
     @property
     def spec(self) -> Any:
-        """The structure of `tf.TensorSpec`s of a batch in blocks; None if it isn't known yet.
+        """The structure of `tf.TensorSpec`s of a batch in blocks, or None if it isn't known yet.
 
-        Set it to its value in an earlier loop. Batches of another shape then change it.
+        Set it to its value in an earlier loop. Batches of another shape change it.
         """
         if self._spec is None and not self.may_differ and not self.why_never:
             self.spec = self._iterator.element_spec
@@ -240,21 +242,21 @@ class IteratorBlocks:
 
     @property
     def size(self) -> int:
-        """The most batches of a block."""
+        """Maximum number of batches in a block."""
         return batches_in_block(self._specs)
 
     @property
     def owed(self) -> int:
-        """The number of elements that were taken and that no step has used."""
+        """Number of elements that were taken and that no step has used yet."""
         return self._count + (self._held is not None)
 
     @property
     def raises_next(self) -> bool:
-        """True if `next` raises an error that has happened."""
+        """True if `next` raises an error that already happened."""
         return self._failure is not None or (self._error is not None and not self.owed)
 
     def learn_spec(self) -> bool:
-        """Takes the next element so that `spec` is known. The element is owed. False if there is none."""
+        """Takes the next element to determine `spec`. The element is then owed. Returns False if there is none."""
         self._peek()
         if self._held is None:
             return False
@@ -262,7 +264,7 @@ class IteratorBlocks:
         return True
 
     def keep_failure(self, error: BaseException) -> None:
-        """Has the next call of `next` raise the error of a step."""
+        """Makes the next call of `next` raise a step's error."""
         self._failure = error
 
     def __next__(self) -> Any:
@@ -270,7 +272,7 @@ class IteratorBlocks:
             error, self._failure = self._failure, None
             raise error
         if self._count and self._buffers is not None:
-            # A copy: a slice of a tensor may share its memory.
+            # Copy it, because a slice of a tensor may share its memory.
             flat = [tf.constant(array[self._first]) for array in self._buffers.arrays]
             self.taken(1)
         else:
@@ -285,17 +287,17 @@ class IteratorBlocks:
         return tf.nest.pack_sequence_as(self._iterator.element_spec, flat)
 
     def tensors(self) -> list[Any]:
-        """The tensors that blocks share. `spec` must be known."""
+        """Returns the tensors that blocks share. `spec` must be known."""
         if self._buffers is None:
             self._buffers = Buffers(self._specs, self.size)
         return self._buffers.tensors()
 
     def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
-        """As `ArrayBlocks.take`. An error of the iterator is raised by `next`, after the batches before it.
+        """Returns the next batches, like `ArrayBlocks.take`. `next` raises an iterator's error after earlier batches.
 
         Args:
-          limit: the most that are wanted.
-          seconds: no more are taken after this time.
+          limit: maximum number of batches.
+          seconds: time after which no more elements are taken.
         """
         if self.spec is None or self._failure is not None:
             return [], 0, 0
@@ -306,7 +308,7 @@ class IteratorBlocks:
         return tensors, self._first, min(limit, self._count)
 
     def taken(self, count: int) -> None:
-        """As `ArrayBlocks.taken`. A negative count has the last ones back."""
+        """Records that steps use batches, like `ArrayBlocks.taken`. A negative count returns the last ones."""
         self._first += count
         self._count -= count
 
@@ -321,13 +323,13 @@ class IteratorBlocks:
                 return
 
     def _peek(self) -> None:
-        """Takes the next element, unless one is held, or an error."""
+        """Takes the next element, unless an element or an error is already stored."""
         if self._held is not None or self._error is not None:
             return
         try:
             self._held = tf.nest.flatten(next_element(self._iterator))
         except StopIteration:
-            return  # The iterator raises it again, unless the program resets it first.
+            return  # The iterator raises the error again, unless the program resets it first.
         except Exception as error:
             self._error = error
         except BaseException as error:
@@ -336,7 +338,7 @@ class IteratorBlocks:
             self._error = error  # Ctrl-C: the steps of the taken batches run first.
 
     def _peek_fits(self) -> bool:
-        """Whether there is a next element, of the shape of those in blocks."""
+        """Returns True if there is a next element, with the same shape as those in blocks."""
         self._peek()
         if self._held is None:
             return False
@@ -346,7 +348,7 @@ class IteratorBlocks:
         return True
 
     def _note_shapes(self, flat: list[Any]) -> None:
-        """Uses the shape of an element for blocks if there are none yet, or if it is the second one of that shape."""
+        """Uses an element's shape for blocks if there is none yet, or if this is the second element with that shape."""
         if self._spec is not None and _has_shapes(flat, self._specs):
             self._has_fit, self._odd = True, None
             return

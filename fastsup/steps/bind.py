@@ -1,4 +1,4 @@
-"""`fastsup.bind`, and what `fastsup.bind_batches` makes with TensorFlow: a step function with its arguments."""
+"""`fastsup.bind`, and the steps that `fastsup.bind_batches` creates with TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["BatchStep", "BoundStep", "bind"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The structure of a step function's result, of tensors or their specs; None if it is unknown."""
+    """Returns the structure of a step function's result, with tensors or specs, or None if it is unknown."""
     step, instance = without_instance(step)
     trace = getattr(step, "get_concrete_function", None)
     return None if trace is None else trace(*instance, *args, **kwargs).structured_outputs
 
 
 class BoundStep(Bound):
-    """A step without arguments. `fastsup.bind` makes it."""
+    """A step with bound arguments, created by `fastsup.bind`."""
 
     def result_specs(self) -> Any:
-        """The structure of a step's results, of tensors or their specs; None if it is unknown."""
+        """Returns the structure of a step's results, with tensors or specs, or None if it is unknown."""
         return _result_specs(self.step, self.args, self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, which can run several steps in one call if XLA compiles it.
+        """Returns a step that can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -37,22 +37,22 @@ class BoundStep(Bound):
 
 
 class BatchStep(BatchCall):
-    """A step that takes the next batch. `fastsup.bind_batches` makes it.
+    """A step that takes the next batch, created by `fastsup.bind_batches`.
 
     Args:
       step: the step function.
       batches: the iterator of batches.
-      args: tuple of the positional arguments before the batch's.
+      args: tuple of the positional arguments before the batch.
       kwargs: dict of the keyword arguments.
     """
 
     def result_specs(self) -> Any:
-        """As `BoundStep.result_specs`."""
+        """Returns the structure of a step's results, like `BoundStep.result_specs`."""
         spec = getattr(self.batches, "element_spec", None)
         return None if spec is None else _result_specs(self.step, (*self.args, *as_arguments(spec)), self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
-        """The step, which can run several steps in one call if XLA compiles it.
+        """Returns a step that can run several steps in one call if XLA compiles it.
 
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
@@ -63,8 +63,8 @@ class BatchStep(BatchCall):
 def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
     """Binds arguments to a step function, for use in a `StepLoop`.
 
-    A loop calls the step with the same arguments again and again: an iterator of tf.data from which the step function
-    takes elements, a model. Between two steps of a `fastsup.function` no Python code runs.
+    A loop calls the step repeatedly with the same arguments, such as a model, or a tf.data iterator from which the step
+    function takes elements. No Python code runs between two steps of a `fastsup.function`.
 
     Args:
       step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
@@ -72,10 +72,10 @@ def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
       **kwargs: its keyword arguments.
 
     Returns:
-      A callable without arguments. If an iterator of tf.data is among the arguments, a `tf.errors.OutOfRangeError` of
-      the step function means that there are no more elements: the callable raises StopIteration, which ends a loop.
+      A callable without arguments. If a tf.data iterator is among the arguments, a `tf.errors.OutOfRangeError` of the
+      step function means that there are no more elements. The callable then raises StopIteration, which ends a loop.
 
     Raises:
-      TypeError: `step` can't be called.
+      TypeError: If `step` can't be called.
     """
     return BoundStep(step, args, kwargs)

@@ -29,13 +29,13 @@ from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, r
 
 __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_instance"]
 
-# Both ways take turns, in blocks of this many seconds, and at least one call.
+# Both ways alternate in blocks of this many seconds, with at least one call.
 _BLOCK_SECS = 0.01
-# Pairs of blocks that decide.
+# Number of block pairs that decide.
 _PAIRS = 5
-# If the two are equal, single steps stay, because signals and hooks are served after each.
+# If both are equally fast, single steps remain, because signals and hooks are handled after each step.
 _FASTER = 0.95
-# A look takes at most this part of the time before it. The time between two trials doubles.
+# A repeated trial takes at most this fraction of the time before it. The time between two trials doubles.
 _LOOK_SHARE = 0.02
 _MOST_SECS_UNTIL_LOOK = 600.0
 
@@ -43,11 +43,11 @@ SINGLE, FUSED = "single", "fused"
 
 
 class FusionTrial:
-    """Decides between single steps and fused ones by the time of a step.
+    """Chooses between single and fused steps by their measured time.
 
     Attributes:
-      choice: the chosen way, `SINGLE` or `FUSED`; None before the end of the first trial.
-      seconds: by way, the median seconds per step in the last trial.
+      choice: the chosen way, `SINGLE` or `FUSED`, or None before the end of the first trial.
+      seconds: median seconds per step in the last trial, by way.
     """
 
     def __init__(self) -> None:
@@ -61,18 +61,18 @@ class FusionTrial:
 
     @property
     def way(self) -> str:
-        """The way to make the next steps."""
+        """The way to run the next steps."""
         if self._secs_until_look is not None and self.choice is not None:
             return self.choice
         return SINGLE if len(self._pairs[SINGLE]) == len(self._pairs[FUSED]) else FUSED
 
     def record(self, way: str, steps: int, seconds: float) -> None:
-        """Takes the duration of steps.
+        """Records the duration of steps.
 
         Args:
-          way: how they ran; steps of a way that isn't on trial don't count.
-          steps: their number.
-          seconds: how long they took.
+          way: how they ran. Steps of a way that isn't on trial don't count.
+          steps: number of steps.
+          seconds: their duration.
         """
         if self._secs_until_look is not None:
             self._secs_until_look -= seconds
@@ -101,24 +101,24 @@ class FusionTrial:
 
 
 _ATTRIBUTE = "_fastsup_fusions"
-# Kinds of arguments and batches of one function whose compiled loops are kept.
+# Maximum number of kinds of arguments and batches for which a function's compiled loops are kept.
 _MOST_KINDS = 8
 
 
 class FusionState:
-    """The state of the steps of one function with one kind of arguments and batches.
+    """The state of a function's steps, for one kind of arguments and batches.
 
     Attributes:
-      function: the last compiled function for the steps; None before the first call of several steps.
-      functions: what makes them, by the shapes of a batch.
-      compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
-      spec: the structure of specs of the last batches that ran in one call; None before that.
+      function: the last compiled function for the steps, or None before the first call with several steps.
+      functions: functions that create compiled functions, by the shapes of a batch.
+      compiled: the batch shapes for which a call is compiled, each with whether it returns the results of all steps.
+      spec: the structure of specs of the last batches that ran in one call, or None before that.
       trial: the `FusionTrial`.
-      why_never: why several steps can't run in one call; an empty string if they can.
-      first_secs: seconds of the first step; None before it.
-      spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
-      seconds: by way, the seconds of a step of late.
-      most: the most steps that a call may make as yet.
+      why_never: reason why several steps can't run in one call, or "" if they can.
+      first_secs: seconds of the first step, or None before it.
+      spent: seconds of single steps since a loop of steps was compiled, without the first step.
+      seconds: recent seconds per step, by way.
+      most: current maximum number of steps per call.
     """
 
     def __init__(self) -> None:
@@ -135,11 +135,12 @@ class FusionState:
 
 
 def fusion_state_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> FusionState:
-    """The state of a function's steps; a new one, if this is the first loop over it.
+    """Returns the state of a function's steps. Creates it for the first loop over the function.
 
     Args:
-      function: TensorFlow's function, which keeps it. args, kwargs: its arguments, without the batch's.
-      batch: the structure of specs of a batch; None for a step without.
+      function: TensorFlow's function, which stores the state.
+      args, kwargs: its arguments, without the batch's.
+      batch: the structure of specs of a batch, or None for a step without batches.
     """
     fusions: dict[Any, FusionState] = vars(function).setdefault(_ATTRIBUTE, {})
     leaves = tf.nest.flatten((args, kwargs))
@@ -152,10 +153,10 @@ def fusion_state_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _kind_of(leaf: Any) -> Any:
-    """What of an argument decides which compiled loop it goes to."""
+    """Returns the part of an argument that selects the compiled loop."""
     if hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not isinstance(leaf, tf.Variable):
         return str(leaf.dtype), str(leaf.shape)
-    # An object is kept alive, so that no other one gets its address.
+    # The key keeps the object alive, so that no other object gets its address.
     return (type(leaf), leaf) if isinstance(leaf, bool | int | float | str | bytes | None) else _Same(leaf)
 
 
@@ -172,43 +173,43 @@ class _Same:
         return id(self._value)
 
 
-# While steps are made one after the other, as many as take about this long are made before the way is chosen again.
+# Duration of single steps, in seconds, after which the way is chosen again.
 _SINGLE_SECS = 1e-3
 # Maximum growth of the number of steps from call to call, while the time of a step is uncertain.
 _GROWTH = 4
 MOST_STEPS = 1 << 30
-# Minimum time to compile, in seconds: it isn't worth it for steps that take less in total.
+# Minimum seconds to assume for compiling. It isn't worthwhile for steps that take less in total.
 _FEWEST_SECS = 1.0
-# Shapes of batches for which the loop of one function is compiled. Steps of any other shape run on their own.
+# Maximum number of batch shapes for which a function's loop is compiled. Steps with other shapes run on their own.
 _MOST_SHAPES = 8
 # Number of consecutive steps that had to run on their own because of their batches' shapes, after which it is reported.
 _MOST_ODD = 8
-# Errors that XLA raises if it can't compile a loop, and TensorFlow if it can't trace one.
+# Errors if XLA can't compile a loop, or TensorFlow can't trace it.
 _FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError)
 
-# Number of steps, result of the last one, results of all or None.
+# The number of steps, the last result, and all results or None.
 _Steps = tuple[int, Any, Any]
 
 
 class FusedStep:
     """A step that a loop calls for one step, or through `run_steps` for several.
 
-    It runs several steps of a function in one call, if that is faster or a trial is due. Steps are made one after the
-    other until they have taken as long as the first one, which XLA has compiled, and a second at least. Only then the
-    loop of steps is compiled, and both ways are tried.
+    Several steps of a function run in one call if that is faster or a trial is due. Steps run one at a time until they
+    have taken as long as the first one, which XLA compiled, and at least a second. Only then is the loop of steps
+    compiled, and both ways are tried.
 
     Args:
-      name: what messages call the step.
-      single: runs one step, with the next batch of `blocks`.
-      make: makes the function that makes several steps, of batches of the shape that `blocks` has now.
+      name: name in messages.
+      single: function that runs one step, with the next batch of `blocks`.
+      make: function that creates the function for several steps, for the current batch shape of `blocks`.
       fusion: the state of the function's steps.
-      is_forced: whether steps are fused whenever possible, without a trial. args, kwargs: the arguments before a batch,
-        and the keyword arguments.
-      blocks: the source of batches, an `ArrayBlocks` or an `IteratorBlocks`; None for a step without batches.
+      is_forced: Whether to fuse steps whenever possible, without a trial.
+      args, kwargs: the arguments before a batch, and the keyword arguments.
+      blocks: the source of batches, an `ArrayBlocks` or an `IteratorBlocks`, or None for a step without batches.
 
     Attributes:
       fusion: the argument.
-      blocks: the argument. A program may set another source, whose batches have the same structure.
+      blocks: the argument. A program may set another source, with batches of the same structure.
     """
 
     def __init__(
@@ -231,18 +232,18 @@ class FusedStep:
         self.blocks: Any = blocks
         self._spec: Any = None
         self._shapes: Any = None
-        # Completed steps that aren't returned yet, because their results differ in shape from earlier ones.
+        # Completed steps that weren't returned yet, because their results differ in shape from earlier ones.
         self._kept: list[_Steps] = []
-        # The error of a step: the loop counts the steps before it first.
+        # The error of a step. The loop first counts the steps before it.
         self._error: BaseException | None = None
-        # Number of steps that had to run on their own because of their batches' shapes, since the last call of several.
+        # Number of steps since the last fused call that had to run on their own because of their batches' shapes.
         self._odd = 0
 
     def __repr__(self) -> str:
         return f"<fused {self._name}>"
 
     def __call__(self) -> Any:
-        """Makes one step."""
+        """Runs one step."""
         self._raise_kept()
         return self._single()
 
@@ -253,7 +254,7 @@ class FusedStep:
 
     @property
     def why_never(self) -> str:
-        """Why several steps can't run in one call; an empty string if they can."""
+        """Reason why several steps can't run in one call, or "" if they can."""
         if not self.fusion.why_never and self._odd >= _MOST_ODD:
             return "the shapes of batches change from one step to the next"
         return self.fusion.why_never
@@ -266,10 +267,9 @@ class FusedStep:
 
     @property
     def why_not_fused(self) -> str:
-        """Why several steps don't currently run in one call: it isn't possible, the trial is pending, or single steps
-        were faster.
+        """Reason why several steps don't currently run in one call, or "" if they do.
 
-        An empty string if they are.
+        Possible reasons: it isn't possible, the trial is pending, or single steps were faster.
         """
         fusion = self.fusion
         if self.fused or self.why_never:
@@ -288,25 +288,25 @@ class FusedStep:
 
     @property
     def has_more(self) -> bool:
-        """True if the next call returns steps that are made already, or raises an error that has happened."""
+        """True if the next call returns completed steps, or raises an error that already happened."""
         is_error = self._error is not None and not isinstance(self._error, StopIteration)
         return is_error or bool(self._kept) or (self.blocks is not None and self.blocks.raises_next)
 
     def begin_input(self, blocks: Any) -> None:
-        """Takes batches from another source from now on, whose batches have the same structure.
+        """Uses another source of batches from now on, and forgets the end of the previous one.
 
         Args:
-          blocks: the source. The end of the previous input is forgotten.
+          blocks: the source. Its batches have the same structure.
         """
         self.blocks = blocks
         self._kept = []
         self._error = None
 
     def is_next(self) -> bool:
-        """Whether the next steps should be made in one call."""
+        """Returns True if the next steps should run in one call."""
         fusion = self.fusion
         if tf_abi.is_testing() and not self._kept:
-            return False  # TensorFlow's own call of the loop would have XLA compile it for each number of steps.
+            return False  # TensorFlow's own call of the loop would make XLA compile it for each number of steps.
         if self._is_forced or self._kept:
             return True
         if fusion.why_never or (fusion.function is not None and fusion.trial.way != FUSED):
@@ -314,30 +314,30 @@ class FusedStep:
         return self._is_made or (fusion.first_secs is not None and fusion.spent >= self._secs_before)
 
     def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
-        """Makes at least one step.
+        """Runs at least one step.
 
-        When it returns, steps have used all elements taken from the iterator: a batch of another shape runs on its own,
+        When it returns, all elements taken from the iterator are used. A batch with another shape runs on its own,
         after the others.
 
         Args:
-          limit: the most steps to make.
-          seconds: how long they may take; one step is made in any case.
-          with_results: whether something takes the results of all steps.
+          limit: maximum number of steps.
+          seconds: maximum duration. One step always runs.
+          with_results: Whether the caller needs the results of all steps.
 
         Returns:
-          The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
-          result's structure: None for one step, or without `with_results`.
+          The number of steps, the last result, and all results as arrays of shape [steps, ...] in the result's
+          structure. The latter is None for one step, or without `with_results`.
 
         Raises:
-          StopIteration: all batches were taken, or the step function has raised it.
-          RuntimeError: steps have to be fused, and can't be.
-          Exception: the error of the first of the steps.
+          StopIteration: If all batches were taken, or the step function raised it.
+          RuntimeError: If steps must be fused but can't be.
+          Exception: The error of the first step.
         """
         self._raise_kept()
         if self._kept:
             return self._kept.pop(0)
         if limit >= 2 and self.is_next():
-            # The loop may run while a graph is the default one.
+            # The loop may run while a graph is the default graph.
             with nullcontext() if context.executing_eagerly() else context.eager_mode():
                 made = self._run_fused(limit, seconds, with_results)
             if made is not None:
@@ -350,7 +350,7 @@ class FusedStep:
             raise error
 
     def _run_singly(self, limit: int, seconds: float, with_results: bool) -> _Steps:
-        """Runs single steps for about a millisecond, after which the way is chosen again."""
+        """Runs single steps for about a millisecond. The way is chosen again after that."""
         fusion, single = self.fusion, self._single
         made, result, secs = 0, None, fusion.seconds[SINGLE]
         most = max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs))) if secs and not with_results else 1
@@ -365,7 +365,7 @@ class FusedStep:
             self._error = error  # The loop counts the steps before it, and then calls for the next one.
         taken = perf_counter() - started
         if tf_abi.is_testing():
-            return made, result, None  # TensorFlow has run these steps, and fastsup runs the later ones.
+            return made, result, None  # TensorFlow ran these steps, and fastsup will run the later ones.
         if fusion.first_secs is None:
             fusion.first_secs = taken
             return made, result, None
@@ -377,12 +377,12 @@ class FusedStep:
 
     @property
     def _secs_before(self) -> float:
-        """How many seconds single steps have to take before the loop of steps is compiled."""
+        """Returns the seconds that single steps must take before the loop of steps is compiled."""
         return max(self.fusion.first_secs or 0.0, _FEWEST_SECS)
 
     @property
     def _key(self) -> Any:
-        """The shapes of a batch, or of the last one if there is no input now; None for a step that takes no batch."""
+        """Returns the shapes of a batch, or of the last one without input, or None for a step without batches."""
         blocks, fusion = self.blocks, self.fusion
         if blocks is None:
             return self._shapes
@@ -398,7 +398,7 @@ class FusedStep:
         return self._key in self.fusion.functions
 
     def _run_fused(self, limit: int, seconds: float, with_results: bool) -> _Steps | None:
-        """Makes several steps in one call. None if no step has run, and the next one has to run on its own."""
+        """Runs several steps in one call. Returns None if no step ran, and the next one must run on its own."""
         fusion, blocks = self.fusion, self.blocks
         if fusion.why_never:
             raise self._refusal()
@@ -412,7 +412,7 @@ class FusedStep:
                 if steps >= 2:
                     parts = [self._call(function, started, place, steps, tensors, with_results)]
         except _FAILURES as error:
-            # No step was made. If the step itself fails, it also fails on its own, which identifies it.
+            # No step ran. If the step itself fails, it will also fail on its own, which identifies it.
             fusion.why_never = reason_of(error)
             if not self._is_forced:
                 logging.info("%s. Steps run one at a time.", self._refusal())
@@ -431,7 +431,7 @@ class FusedStep:
         return RuntimeError(f"{self._name} can't run several steps in one call: {self.why_never}{dot}{advice}")
 
     def _compiled(self, with_results: bool) -> FusedFunction | None:
-        """The compiled function for the next batches' shapes; None if steps have to run on their own."""
+        """Returns the compiled function for the next batches' shapes, or None if steps must run on their own."""
         fusion, blocks = self.fusion, self.blocks
         if blocks is not None and blocks.why_never:
             raise NotFusable(blocks.why_never)
@@ -449,19 +449,19 @@ class FusedStep:
         if blocks is not None:
             fusion.spec = blocks.spec
         if (key, with_results) not in fusion.compiled:
-            # A call of no steps compiles it before it takes any batch.
+            # A call with no steps compiles the loop before it takes any batch.
             function(0, 0, [] if blocks is None else blocks.tensors(), self._args, self._kwargs, with_results)
             fusion.compiled.add((key, with_results))
         return function
 
     def _most_at_once(self, function: FusedFunction, limit: int, seconds: float, with_results: bool) -> int:
-        """Maximum number of steps in the next call; fewer than 2 if the next one has to run on its own."""
+        """Returns the maximum number of steps in the next call, or less than 2 if the next one must run on its own."""
         fusion = self.fusion
         secs = fusion.seconds[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
         if by_time < 2:
             if seconds < SECONDS_AT_ONCE:
-                return 0  # A timed hook is due before a second step would finish. Else two may take longer.
+                return 0  # A timed hook is due before a second step would finish. Otherwise two steps may take longer.
             by_time = 2
         return min(limit, by_time, max(fusion.most, _GROWTH), function.most_results if with_results else MOST_STEPS)
 
@@ -471,7 +471,7 @@ class FusedStep:
         fusion, blocks = self.fusion, self.blocks
         secs = fusion.seconds[FUSED]
         if blocks is not None:
-            blocks.taken(steps)  # Before the call: after it, Ctrl-C may come first.
+            blocks.taken(steps)  # Before the call. After it, a Ctrl-C could come first.
         try:
             result, results = function(place, steps, tensors, self._args, self._kwargs, with_results)
         except _FAILURES:
@@ -479,14 +479,14 @@ class FusedStep:
                 blocks.taken(-steps)
             raise
         taken = perf_counter() - started
-        # One call that the machine has held up must not make the next ones short.
+        # A single call that the machine delayed must not shorten the next ones.
         fusion.seconds[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
         fusion.most = min(max(fusion.most, _GROWTH * steps), MOST_STEPS)
         fusion.trial.record(FUSED, steps, taken)
         return steps, result, results
 
     def _run_owed(self, parts: list[_Steps]) -> None:
-        """Runs the steps of the elements taken from an iterator, one at a time."""
+        """Runs the steps of elements that were taken from an iterator, one at a time."""
         try:
             while self.blocks.owed:
                 parts.append((1, self._single(), None))
@@ -496,7 +496,7 @@ class FusedStep:
             self.blocks.keep_failure(error)  # The steps before it are counted first.
 
     def _joined(self, parts: list[_Steps], with_results: bool) -> _Steps | None:
-        """Several calls as one. Those whose results have other shapes are returned by the next calls."""
+        """Combines the results of several calls. The next calls return results with other shapes."""
         if not parts:
             return None
         joined = parts[:1]
@@ -513,7 +513,7 @@ class FusedStep:
 
 
 def _put_together(before: _Steps, after: _Steps) -> Any:
-    """The results of all steps of two calls; None if they have different shapes."""
+    """Combines the results of two calls, or returns None if they have different shapes."""
     first, second = ([] if part[2] is None else leaves_of(part[2]) for part in (before, after))
     first = first or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(before[1])]
     second = second or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(after[1])]
@@ -526,10 +526,10 @@ def _put_together(before: _Steps, after: _Steps) -> Any:
 
 
 def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The function of a method, and the object that it is a method of as the first argument.
+    """Splits a method of a `fastsup.function` into its function and a tuple with the object.
 
     Args:
-      step: a step function; anything except a method of a `fastsup.function` is returned unchanged, without arguments.
+      step: a step function. Other callables are returned unchanged, with an empty tuple.
     """
     if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
         return step.__func__, (step.__self__,)
@@ -537,7 +537,7 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _why_not(function: Any, arguments: Any, batches: Any) -> str:
-    """Why several steps of a function can't run in one call, as far as is known before the first call."""
+    """Returns the reason why several steps can't run in one call, as far as it is known before the first call."""
     if isinstance(function, concrete_function.ConcreteFunction):
         is_compiled = is_compiled_by_xla(function.function_def)
     else:
@@ -563,11 +563,11 @@ def fused_step(step: Any, fuse: str) -> Any:
       fuse: "auto" or "always".
 
     Returns:
-      A `FusedStep`; or the step itself, whose `why_not_fused` contains the reason, as far as it is known before the
+      A `FusedStep`, or the step itself. Its `why_not_fused` then contains the reason, as far as it is known before the
       first call.
 
     Raises:
-      RuntimeError: with "always", it can't.
+      RuntimeError: If `fuse` is "always" and the step can't be fused.
     """
     batches: Any = step.batches if isinstance(step, BatchCall) else None
     args, kwargs = step.args, step.kwargs

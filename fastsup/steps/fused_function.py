@@ -1,4 +1,4 @@
-"""Many steps of a function in one call: the loop that XLA compiles together with the step."""
+"""Many steps of a function in one call: a loop that XLA compiles together with the step."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fastsup.steps.batch_call import as_arguments
 
 __all__ = ["FusedFunction", "FusedLoop", "NotFusable", "leaves_of", "reason_of"]
 
-# Numbers of steps, and places of batches, whose tensors are kept.
+# Maximum number of step numbers and batch places whose tensors are kept.
 _MOST_NUMBERS = 512
 
 
 class FusedFunction:
-    """A function whose call makes several steps. The number of steps is an argument: XLA compiles it once.
+    """A function that runs several steps per call. The number of steps is an argument, so XLA compiles it once.
 
     Args:
       step: the `tf.function` of one step.
-      args, kwargs: arguments of a step before a batch, and keyword arguments. Calls may have others of the same types.
-      batch: the structure of `tf.TensorSpec`s of a batch; None for a step that takes no batch. Of a tuple, each
-        element is an argument.
-      name: what messages call it.
-      traced_as: the same with the shapes that the step is traced with, of which some dimensions may be None. None:
-        those of `batch`.
+      args, kwargs: arguments of a step before the batch, and keyword arguments. Calls may use others of the same types.
+      batch: the structure of `tf.TensorSpec`s of a batch, or None for a step without batches. Each element of a tuple
+        is an argument.
+      name: name in messages.
+      traced_as: the structure with the shapes for tracing the step, in which dimensions may be None. If None, uses
+        `batch`.
 
     Raises:
-      NotFusable: the shape of a result is unknown, or a result isn't a tensor.
+      NotFusable: If the shape of a result is unknown, or a result isn't a tensor.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class FusedFunction:
 
     @property
     def most_results(self) -> int:
-        """The most steps of a call that returns the results of all: a matter of memory."""
+        """Maximum number of steps in a call that returns all results, limited by memory."""
         return self._loop.most_results
 
     def __call__(
@@ -70,21 +70,21 @@ class FusedFunction:
         kwargs: dict[str, Any],
         with_results: bool,
     ) -> tuple[Any, Any]:
-        """Makes steps.
+        """Runs steps.
 
         Args:
-          first: the place of the first step's batch in `stacked`.
-          steps: the number of steps; with `with_results` at most `most_results`.
+          first: place of the first step's batch in `stacked`.
+          steps: number of steps. With `with_results`, at most `most_results`.
           stacked: for each array of a batch, a tensor with the batches of many steps.
-          args, kwargs: the arguments before a batch, and the keyword arguments; the same in all steps.
-          with_results: whether the results of all steps are returned.
+          args, kwargs: the arguments before a batch, and the keyword arguments. They are the same in all steps.
+          with_results: Whether to return the results of all steps.
 
         Returns:
-          The result of the last step; and the results of all steps, as NumPy arrays of shape [steps, ...] in its
+          The last step's result, and the results of all steps as NumPy arrays of shape [steps, ...] in the same
           structure, or None.
 
         Raises:
-          tf.errors.OpError: XLA can't compile the loop, or the loop failed. No variable has changed.
+          tf.errors.OpError: If XLA can't compile the loop, or the loop failed. No variable has changed.
         """
         function = self._functions[with_results]
         last, results = function(self._number(first), self._number(steps), list(stacked), args, kwargs)
@@ -121,12 +121,12 @@ def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> lis
 
 
 def _taken(results: Any, steps: int) -> Any:
-    """The results of the first steps, as arrays."""
+    """Returns the results of the first steps, as arrays."""
     if isinstance(results, tf.Tensor):
         return results.numpy()[:steps]
     if results is None:
         return None
-    # What most steps return; TensorFlow's function for any structure costs more than a small step.
+    # The most common results. TensorFlow's function for any structure costs more than a small step.
     if type(results) is dict:
         return {name: _taken(value, steps) for name, value in results.items()}
     if type(results) in (tuple, list):
@@ -137,7 +137,7 @@ def _taken(results: Any, steps: int) -> Any:
 
 
 def _traced(tensor: Any, spec: Any) -> Any:
-    """A tensor whose shape in the trace is only a spec's. XLA knows its shape."""
+    """Returns a tensor that has only a spec's shape in the trace. XLA knows its shape."""
     if spec.shape.is_fully_defined():
         return tensor
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=spec.shape)
@@ -149,28 +149,28 @@ _MOST_RESULT_BYTES = 16 << 20
 
 
 class NotFusable(Exception):
-    """The reason why several steps can't be made in one call."""
+    """The reason why several steps can't run in one call."""
 
 
 def leaves_of(structure: Any) -> list[Any]:
-    """The tensors in a structure, including the components of composite tensors."""
+    """Returns the tensors in a structure, including the components of composite tensors."""
     return [leaf for leaf in nest.flatten(structure, expand_composites=True) if leaf is not None]
 
 
 class FusedLoop:
-    """The loop.
+    """A traced loop of steps.
 
     Args:
-      step: traces a step in the loop: takes the list of the batch's tensors, and then the other arguments of `trace`,
-        and returns the step's results.
+      step: function that traces a step in the loop. It takes the list of the batch's tensors and the other arguments of
+        `trace`, and returns the step's results.
       results: the structure of a step's results, as tensors or `tf.TensorSpec`s.
-      take: returns the list of the tensors of a batch, by its place and the other arguments.
+      take: function of a batch's place and the other arguments that returns the list of the batch's tensors.
 
     Attributes:
-      most_results: the most steps whose results are kept.
+      most_results: maximum number of steps whose results are kept.
 
     Raises:
-      NotFusable: the shape of a result is unknown, or a result isn't a tensor.
+      NotFusable: If the shape of a result is unknown, or a result isn't a tensor.
     """
 
     def __init__(
@@ -192,21 +192,21 @@ class FusedLoop:
         """Traces the loop.
 
         Args:
-          with_results: whether the results of all steps are returned: there must be at most `most_results` then.
-          first: the place of the first step's batch.
-          steps: the number of steps.
+          with_results: Whether to return the results of all steps, which requires at most `most_results` steps.
+          first: place of the first step's batch.
+          steps: number of steps.
           *arguments: the other arguments of the step.
 
         Returns:
-          The last step's results; and all steps' results, of shape [most_results, ...], or None.
+          The last step's results, and all results of shape [most_results, ...] or None.
         """
         specs = leaves_of(self._results)
         nothing = [tf.zeros(leaf.shape, leaf.dtype) for leaf in specs]
         taken = specs if with_results else []
         arrays = [tf.TensorArray(leaf.dtype, self.most_results, element_shape=leaf.shape) for leaf in taken]
 
-        # The batch of a step is taken in the step before it. If not, XLA compiles the step together with the
-        # taking, and adds up in another order than in a single step.
+        # Take each step's batch in the previous step. Otherwise XLA compiles the step together with the taking, and the
+        # sums are computed in a different order than in a single step.
         def one(place: Any, batch: Any, last: Any, arrays: Any) -> Any:
             last = leaves_of(self._step(batch, *arguments))
             arrays = [array.write(place - first, leaf) for array, leaf in zip(arrays, last, strict=False)]
@@ -225,7 +225,7 @@ class FusedLoop:
 
 
 def reason_of(error: Exception) -> str:
-    """Why XLA doesn't compile a loop, with the operation and its line, from TensorFlow's error.
+    """Returns the reason why XLA doesn't compile a loop, with the operation and its line, from TensorFlow's error.
 
     Args:
       error: the error.

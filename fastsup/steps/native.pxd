@@ -3,5 +3,5 @@ cdef class Bound:
     cdef readonly object step
     cdef readonly tuple args
     cdef readonly dict kwargs
-    # Whether an iterator of tf.data is among them, whose end is the end of the loop.
+    # True if a tf.data iterator is among the arguments. Its end is the end of the loop.
     cdef bint takes_from_iterator

@@ -1,4 +1,4 @@
-"""The call of a bound step, which each step passes through."""
+"""The call of a bound step, which every step uses."""
 
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import errors_impl
@@ -8,7 +8,7 @@ from fastsup.common.errors import is_end_of_input
 
 
 cdef class Bound:
-    """A call of a step function with arguments that stay the same. See `fastsup.bind`.
+    """A call of a step function with fixed arguments. See `fastsup.bind`.
 
     Args:
       step: the step function.
@@ -16,7 +16,7 @@ cdef class Bound:
       kwargs: dict of its keyword arguments.
 
     Raises:
-      TypeError: `step` can't be called.
+      TypeError: If `step` can't be called.
     """
 
     def __init__(self, step, tuple args, dict kwargs):

@@ -1,4 +1,4 @@
-"""`tf.nest` for Python structures, without TensorFlow: dicts, lists, tuples and named tuples."""
+"""`tf.nest` for Python structures without TensorFlow: dicts, lists, tuples and named tuples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_nested(structure: Any) -> bool:
 
 
 def _children(structure: Any) -> list[Any]:
-    # A dict's values are in the order of the keys, whatever order they were added in.
+    # A dict's values are in the order of the keys, regardless of the insertion order.
     return [structure[key] for key in sorted(structure)] if isinstance(structure, dict) else list(structure)
 
 
@@ -30,10 +30,10 @@ def flatten(structure: Any) -> list[Any]:
 
 
 def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Returns the structure with each leaf replaced with a function's result.
+    """Returns a structure in which each leaf is replaced with a function's result.
 
     Args:
-      function: the function of one leaf.
+      function: function of one leaf.
       structure: the structure, or a leaf.
     """
     if not is_nested(structure):
@@ -46,10 +46,10 @@ def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
 
 
 def pack_sequence_as(structure: Any, flat: Sequence[Any]) -> Any:
-    """Returns the structure with other leaves.
+    """Returns a structure with other leaves.
 
     Args:
-      structure: the structure, or a leaf.
+      structure: the original structure, or a leaf.
       flat: the leaves, in the order of `flatten`.
     """
     leaves = iter(flat)

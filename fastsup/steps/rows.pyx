@@ -1,4 +1,4 @@
-"""The copy of a batch's rows."""
+"""Copies rows of a batch."""
 
 from libc.stdint cimport int64_t
 
@@ -8,15 +8,15 @@ cdef extern from "rows.h":
 
 
 def take_rows(unsigned char[:, ::1] to, const unsigned char[:, ::1] source, const int64_t[::1] rows):
-    """Copies rows of one array to another one.
+    """Copies rows from one array to another.
 
     Args:
-      to: the array that is filled, as bytes, of shape [number of rows to take, bytes of a row].
-      source: the array that they are in, as bytes, of shape [number of rows, bytes of a row].
-      rows: the numbers of the rows to take, int64, of shape [number of rows to take].
+      to: destination, as bytes, of shape [number of rows to take, bytes per row].
+      source: source, as bytes, of shape [number of rows, bytes per row].
+      rows: numbers of the rows to take, int64, of shape [number of rows to take].
 
     Raises:
-      ValueError: the shapes don't fit together, or a row doesn't exist.
+      ValueError: If the shapes don't match, or a row doesn't exist.
     """
     cdef Py_ssize_t i
     cdef int64_t count = source.shape[0]

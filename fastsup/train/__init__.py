@@ -1,7 +1,7 @@
-"""The session-layer names of `tf.compat.v1.train`: a program moves here by changing its import.
+"""The session-layer names of `tf.compat.v1.train`. A program switches to them by changing its import.
 
-The classes of the step loop are ours. Coordinator, QueueRunner, Saver and the like are TensorFlow's own classes. Every
-other name of `tf.compat.v1.train` is forwarded to TensorFlow.
+The classes of the step loop are fastsup's. Coordinator, QueueRunner, Saver and similar classes are TensorFlow's. All
+other names of `tf.compat.v1.train` are forwarded to TensorFlow.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock except for times.
+"""The global step around one run, and the rules that determine when it makes hooks due. No lock, no clock except times.
 
-Apart from schedule.pxd, so that the tests compile the rules without TensorFlow.
+This is separate from schedule.pxd, so that the tests compile the rules without TensorFlow.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
@@ -21,11 +21,12 @@ cdef extern from *:
 cdef enum StepSource:
     UNUSED_STEP  # No hook depends on the global step.
     COUNTED_STEP  # The step before the run is known, and so is the number that the run adds to it.
-    READ_STEP  # The step before the run is known, as far as it can be read. The number that the run adds isn't.
+    READ_STEP  # The step before the run is known, as far as it can be read. The run's increment isn't.
     FETCHED_STEP  # The run fetches the step before it.
 
 
-# Belongs to one run: several threads may run steps of one session at the same time. Only HookScheduler changes it.
+# Belongs to one run, because several threads may run steps of one session at the same time. Only HookScheduler changes
+# it.
 cdef struct RunSnapshot:
     StepSource source
     # Number of the run, counted from 0.
@@ -33,33 +34,33 @@ cdef struct RunSnapshot:
     # Global step before the previous run, and before this one. NO_STEP if unknown, or not yet known.
     int64_t previous
     int64_t before
-    # The number that the run adds to the global step. Below 0: unknown.
+    # The number that the run adds to the global step. Negative if unknown.
     int64_t delta
     # The session's counters when `before` was found: the steps counted, and the epoch of the step.
     int64_t counted
     uint64_t epoch
-    # What of the global step the run is fed, as `StepCount.fed_of` says. `feeds_known`: the feeds of the program are known
-    # from the plan.
+    # The part of the global step that the run is fed, as returned by `StepCount.fed_of`. `feeds_known` is True if the
+    # program's feeds are known from the plan.
     int fed
     bint feeds_known
-    # After the run: `before`, and what the runs of other threads can have added to it before this one began. TensorFlow's
-    # hooks decide by a fetch in the run, which can have read as much.
+    # After the run: `before`, plus what other threads' runs can have added to it before this run started. TensorFlow's
+    # hooks decide by a fetch in the run, which can have read this value.
     int64_t latest
-    # Of a counted step, after the run: where it stands, and whether something has moved it that isn't counted.
+    # For a counted step, after the run: its value, and whether something that isn't counted changed it.
     int64_t after
     bint moved
 
 
 cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint by_coming_step) except -1:
-    """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
+    """True if an in-run hook must be called in the coming run. `due` belongs to one hook, or is the earliest of all.
 
     Args:
       snapshot: the coming run's snapshot.
       due: the due positions.
-      by_coming_step: whether the hook decides on the step after the coming run, with an unknown increment counted as 1.
-        Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two after
-        the one before it, as TensorFlow's hooks do. After no run, each hook that waits for a step decides. False for
-        the earliest of all: the later of the two steps then counts.
+      by_coming_step: True if the hook decides on the step after the coming run, where an unknown increment counts as 1.
+        Otherwise, and if the step isn't known, it decides on the step that it predicted in the previous run, two after
+        the step before that run, as TensorFlow's hooks do. Before the first run, each hook that waits for a step
+        decides. False for the earliest of all, for which the later of the two steps is used.
     """
     cdef int64_t step = ANY_STEP if snapshot.previous == NO_STEP else snapshot.previous + 2
     cdef int64_t coming
@@ -70,13 +71,15 @@ cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint
 
 
 cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earliest) noexcept:
-    """How many runs that each add `delta` come before one in which an in-run hook is due by its number or step. At least 1.
+    """Returns the number of runs with an increment of `delta` before one in which an in-run hook is due. At least 1.
 
-    The coming run isn't one of these. Rounded down: being early costs a check, being late would be wrong.
+    Considers the run's number and step. The coming run isn't counted. The result is rounded down, because an early
+    check is cheap, and a late one would be wrong.
     """
     cdef int64_t idle = earliest.run - snapshot.run
     if earliest.global_step != FS_DUE_NEVER:
-        # The run after the coming one foresees `before + 2`, or leads to 2 `delta` more, and each further one to `delta` more.
+        # The run after the coming one predicts `before + 2`, or leads to 2 `delta` more, and each further one to
+        # `delta` more.
         if snapshot.before + 2 >= earliest.global_step:
             return 1
         if snapshot.delta > 0:
@@ -87,14 +90,15 @@ cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earlies
 cdef inline bint due_after_run(
     const RunSnapshot* snapshot, const fs_due* due, bint watches_stall, bint needs_true_step
 ) except -1:
-    """Whether an after-run hook is to be called after a run. One hook's, or of all: the earliest, and any of the flags.
+    """True if an after-run hook must be called after a run. For all hooks: the earliest positions, and any of the flags.
 
     Args:
       snapshot: the finished run's snapshot.
       due: the due positions.
-      watches_stall: whether the hook wants to know that the step before this run was that before the previous one.
-      needs_true_step: whether the hook decides on the step after the run. Else it decides on the step before the run
-        plus 1, as TensorFlow's hooks do.
+      watches_stall: True if the hook must be called when the step before this run equals the step before the previous
+        one.
+      needs_true_step: True if the hook decides on the step after the run. Otherwise it decides on the step before the
+        run plus 1, as TensorFlow's hooks do.
     """
     cdef int64_t step
     if snapshot.source == UNUSED_STEP:

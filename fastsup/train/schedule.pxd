@@ -9,30 +9,31 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 
 cdef class ScheduledHookBase(Scheduled):
     # Set by the hook's `_schedule`.
-    # A fetch that the hook needs in every run, and checks in C; None if there is none.
+    # A fetch that the hook needs in every run and checks in C, or None.
     cdef object watched_fetch
-    # Whether an in-run hook decides on the step that the run leads to (see due_in_run).
+    # True if an in-run hook decides on the step after the run (see due_in_run).
     cdef bint by_coming_step
-    # Whether the hook decides after the run (see schedule.pyx).
+    # True if the hook decides after the run (see schedule.pyx).
     cdef bint is_after_run
-    # Of an after-run hook: it wants to be called after a run before which the global step has not moved; and it decides on
-    # the step after the run, however much the run adds to it, not on the step before the run plus 1.
+    # For an after-run hook: it must be called after a run before which the global step didn't change; and it decides on
+    # the step after the run with its actual increment, instead of the step before the run plus 1.
     cdef bint watches_stall
     cdef bint needs_true_step
 
-    # The global step after the run, while the hook's `after_run` is called and the session counts it; else None.
+    # The global step after the run, while the hook's `after_run` is called and the session counts the step. Otherwise
+    # None.
     cdef readonly object counted_step
 
-    # Moves with every change that a schedule may depend on.
+    # Incremented by every change that may affect a schedule.
     cdef uint64_t version
-    # What the schedule was computed from: that version, the timer, and the timer's version.
+    # The basis of the schedule: that version, the timer, and the timer's version.
     cdef uint64_t scheduled_version
     cdef object scheduled_timer
     cdef uint64_t scheduled_timer_version
-    # What else the schedule was computed from: the due positions of another object, and what they were; or None.
+    # The rest of the schedule's basis: another object with due positions, and these positions; or None.
     cdef Scheduled followed
     cdef fs_due followed_due
-    # Whether that schedule can be relied on. Set by the HookList.
+    # True if that schedule is reliable. Set by the HookList.
     cdef bint is_scheduled
 
     cdef int clear_schedule(self) except -1
@@ -52,20 +53,20 @@ cdef class TypeVersions:
 
 @final
 cdef class HookList:
-    # The program's list, and its contents when it was sorted last.
+    # The program's list, and its contents when it was last sorted.
     cdef object hooks
     cdef list hooks_seen
     # The tensor that the graph's global step is read from.
     cdef object step_read
     cdef TypeVersions types
 
-    # Every hook is in one of these four, in the order of the list. Replaced whole, with the lock held.
+    # Every hook is in one of these four, in the order of the list. Replaced as a whole, with the lock held.
     cdef ScheduleTable in_run
     cdef ScheduleTable after_run
     cdef list every_run
     cdef list no_op
 
-    # What the four were made from, and what follows from them.
+    # The basis of the four lists, and derived values.
     cdef list schedulable
     cdef set every_run_ids
     cdef list no_op_types
@@ -76,17 +77,17 @@ cdef class HookList:
     # Hooks that watch a fetch, and the fetches.
     cdef list watching
     cdef list watched_fetches
-    # Whether a schedule depends on the global step, and whether an after-run hook wants to know that it hasn't moved.
+    # Whether a schedule depends on the global step, and whether an after-run hook must be called if it hasn't changed.
     cdef bint needs_step
     cdef bint watches_stall
-    # Whether an after-run hook decides on the step after the run, however much the run adds.
+    # Whether an after-run hook decides on the step after the run with its actual increment.
     cdef bint needs_true_step
 
-    # The number of times that the clock had been set back when the schedules were last computed.
+    # How often the clock had been set back when the schedules were last computed.
     cdef const uint64_t* times_set_back
     cdef uint64_t set_back_seen
 
-    # For each scheduled hook, by its id, the number of the last run whose effects it has.
+    # For each scheduled hook, by id, the number of the last run whose effects it has.
     cdef dict synced_to
 
     cdef bint is_outdated(self) noexcept
@@ -102,12 +103,12 @@ cdef class HookList:
 
 @final
 cdef class StepRequest:
-    # list, tuple or dict; None for the step alone.
+    # list, tuple or dict, or None for a single step.
     cdef object kind
     cdef list keys
-    # For each fetch whether it is the step.
+    # For each fetch, whether it is the step.
     cdef list is_step
-    # The values to fetch; None if there are none.
+    # The values to fetch, or None if there are none.
     cdef readonly list rest
 
     cdef object build(self, object step, list values)
@@ -123,7 +124,8 @@ cdef class HookScheduler:
     cdef StepCount count
     # The tensor that the graph's global step is read from, or None.
     cdef object step_read
-    # Runs that have ended, and the global step before the last one. Only `close_step` changes them, with the lock held.
+    # Number of finished runs, and the global step before the last one. Only `close_step` changes them, with the lock
+    # held.
     cdef int64_t runs
     cdef int64_t previous_step
 

@@ -1,24 +1,25 @@
 """Decides which hooks are called in which run of a session.
 
-A hook with a schedule (ScheduledHook) is skipped in the runs in which TensorFlow's call would only update its own
-counters. Before its next call its state is brought up to date (`HookList.sync`). A HookList has the hooks of a session
-in four groups, and keeps them sorted while the program changes them:
+A hook with a schedule (ScheduledHook) is skipped in runs in which TensorFlow's call would only update its counters.
+Before its next call, its state is updated (`HookList.sync`). A HookList contains the hooks of a session in four groups,
+and keeps them sorted while the program changes them:
 
-- *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are due.
-- *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` only fetches the
-  step, so it is never called: their `after_run` is called after the runs that make them due.
+- *in-run* hooks have a schedule and act in the run: they fetch or feed. They are called in the runs in which they are
+due. - *after-run* hooks have a schedule and decide on the global step after the run. Their `before_run` would only
+fetch the
+  step, so it is never called. Their `after_run` is called after the runs that make them due.
 - *every-run* hooks have callbacks and no schedule. They are called in every run, as TensorFlow calls all hooks.
-- *no-op* hooks have no callback and are never called.
+- *no-op* hooks have no callbacks and are never called.
 
-Each run has a RunSnapshot, which the HookScheduler takes through these states:
+Each run has a RunSnapshot. The HookScheduler takes it through these states:
 
-    open_step       before the run: where the global step stands, by counting, by reading, or by a fetch in the run
-    reopen_step     after the `before_run` of hooks, which may have moved the step, or feed it
-    close_step      after the run: `before` is known now, and becomes the previous step of the next run
+      open_step       before the run: the global step, by counting, by reading, or by a fetch in the run
+      reopen_step     after the hooks' `before_run`, which may have changed the step, or feed it
+      close_step      after the run: `before` is known now, and becomes the previous step of the next run
 
-The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
-has one predicate in run_snapshot.pxd, which is asked about the earliest due positions of all hooks, and then about each hook. A hook is
-never called too late. It may be called in a run in which it isn't due: it then decides that it has nothing to do.
+`any_in_run` is checked before the run, and `any_after_run` after `close_step`. Each has one predicate in
+run_snapshot.pxd, which is applied to the earliest of all hooks and then to each hook. A hook is never called too late.
+It may be called in a run in which it isn't due, and then does nothing.
 """
 
 from collections import Counter
@@ -60,13 +61,13 @@ cdef frozenset replaced_by_programs = frozenset(["before_run", "after_run", "__c
 cdef object floating = numpy.floating
 cdef object timer_decision = Timer.should_trigger_for_step
 
-# For each class that defines a schedule, the callbacks that the schedule was written for. A program may replace these on
-# the class later: then the schedule is void.
+# For each class that defines a schedule, the callbacks that the schedule was written for. If a program replaces these
+# on the class later, the schedule is void.
 cdef dict original_callbacks = {}
 
 
 cdef tuple callbacks_of(object kind):
-    """The callbacks, (before_run, after_run), that the schedule of a hook's class was written for; None without schedule."""
+    """Returns the callbacks (before_run, after_run) that the schedule of a hook's class was written for, or None."""
     for base in kind.__mro__:
         if base in original_callbacks:
             return original_callbacks[base]
@@ -74,20 +75,19 @@ cdef tuple callbacks_of(object kind):
 
 
 cdef class ScheduledHookBase(Scheduled):
-    """The compiled part of ScheduledHook: the schedule, in addition to TensorFlow's callbacks.
+    """The compiled part of ScheduledHook, which adds the schedule to TensorFlow's callbacks.
 
-    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, called in every run or only in those in
-    which they do something. A session that knows schedules asks for the latter with the methods below; any other
-    session just calls them in every run.
+    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, if they are called in every run or only in
+    runs in which they do something. A session that supports schedules uses the methods below to find these runs. Any
+    other session calls the callbacks in every run.
     """
 
-    # The attributes of TensorFlow's hook that the schedule is computed from. Programs can set them: the session then
+    # The attributes of TensorFlow's hook that the schedule is computed from. If a program sets them, the session
     # recomputes the schedule.
     _schedule_reads = frozenset()
 
     def _reschedule(self):
-        """Makes the session recompute the schedule. To be called after a change of anything else that it is computed
-        from."""
+        """Makes the session recompute the schedule. Call this after a change of anything else that it is computed from."""
         self.version += 1
         changes()[0] += 1
 
@@ -99,34 +99,34 @@ cdef class ScheduledHookBase(Scheduled):
           step_read: the tensor that the graph's global step is read from.
 
         Returns:
-          False if the hook has to be called in every run, because it was changed into something unforeseen.
+          False if the hook must be called in every run, because it was changed in an unexpected way.
         """
         return False
 
     def _sync(self, skipped_runs, previous_step):
-        """Brings the state up to date after runs in which the hook was left out.
+        """Updates the state after runs in which the hook was skipped.
 
         Args:
-          skipped_runs: how many runs those were.
-          previous_step: the global step before the last of them.
+          skipped_runs: number of these runs.
+          previous_step: the global step before the last of these runs.
         """
 
     def _before_end(self):
-        """Called at the end of the loop, on every exit path, before any hook's `end`. Not in all sessions."""
+        """Called at the end of the loop, on every exit path, before any hook's `end`. Not called in all sessions."""
 
     def _before_close(self):
-        """Called right before the session is closed, on every way out: after `end`, if that is called."""
+        """Called right before the session is closed, on every exit path, after `end` if that is called."""
 
     def _watch(self, fetch):
-        """Has `fetch` fetched in every run, and the hook called after those in which it is NaN, or no number."""
+        """Makes every run fetch `fetch`, and calls the hook after those in which it is NaN or not a number."""
         self.watched_fetch = fetch
 
     cdef bint accepts(self, object value) except -1:
-        """Whether the value of the watched fetch needs no call of `after_run`."""
+        """Returns True if the value of the watched fetch needs no call of `after_run`."""
         return isinstance(value, floating) and not isnan(<double> value)
 
     def _follow(self, Scheduled other):
-        """Has the schedule computed again when the due positions of another object change."""
+        """Recomputes the schedule when the due positions of another object change."""
         self.followed = other
 
     def _decide_on_coming_step(self):
@@ -134,16 +134,16 @@ cdef class ScheduledHookBase(Scheduled):
         self.by_coming_step = True
 
     def _watch_stall(self):
-        """Has an after-run hook called also after a run before which the global step has not moved."""
+        """Also calls an after-run hook after a run before which the global step hasn't changed."""
         self.watches_stall = True
 
     def _decide_after_run(self, on_true_step=False):
         """Declares that the hook decides after the run whether to act, and needs only the global step from the run.
 
-        Its `before_run` isn't called then. Its `after_run` gets the step before the run as result.
+        Its `before_run` isn't called then. The result of its `after_run` is the step before the run.
 
         Args:
-          on_true_step: whether it decides on the global step after the run; else on the one before it, plus 1.
+          on_true_step: True to decide on the global step after the run, False on the step before the run plus 1.
         """
         self.is_after_run = True
         self.needs_true_step = on_true_step
@@ -161,7 +161,7 @@ cdef class ScheduledHookBase(Scheduled):
           timer: the hook's timer.
 
         Returns:
-          False for a timer of another class, whose answers can't be foreseen.
+          False for a timer of another class, whose answers can't be predicted.
         """
         if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not timer_decision:
             return False
@@ -181,7 +181,7 @@ cdef class ScheduledHookBase(Scheduled):
             self._reschedule()
 
     cdef bint is_current(self) except -1:
-        """Whether nothing has changed, here or in the timer, since `set_current`. False if it can't be determined."""
+        """Returns True if nothing has changed, here or in the timer, since `set_current`. False if it can't be determined."""
         if self.version != self.scheduled_version or not self.follows():
             return False
         timer = getattr(self, "_timer", None)
@@ -192,7 +192,7 @@ cdef class ScheduledHookBase(Scheduled):
         return isinstance(timer, Timer) and (<Timer> timer).version == self.scheduled_timer_version
 
     cdef bint follows(self) noexcept:
-        """Whether the followed object is due at what the schedule was computed from."""
+        """Returns True if the followed object still has the due positions from which the schedule was computed."""
         return self.followed is None or memcmp(&self.followed.due, &self.followed_due, sizeof(fs_due)) == 0
 
     cdef int set_current(self) except -1:
@@ -209,8 +209,8 @@ cdef class ScheduledHookBase(Scheduled):
 class ScheduledHook(ScheduledHookBase):
     """Base of the standard hooks.
 
-    A class that defines `_schedule` declares the schedule valid for the callbacks that the class has at its definition.
-    A subclass that overrides a callback, and defines no schedule, is called in every run.
+    If a class defines `_schedule`, the schedule is valid for the callbacks that the class has at its definition. A
+    subclass that overrides a callback, and defines no schedule, is called in every run.
     """
 
     def __init_subclass__(cls, **kwargs):
@@ -220,7 +220,7 @@ class ScheduledHook(ScheduledHookBase):
 
 
 cdef class TypeVersions:
-    """The versions that some classes have now: notices a class that was changed, at the cost of a comparison for each."""
+    """The current versions of some classes, to detect a changed class at the cost of one comparison per class."""
 
     def __cinit__(self, types):
         self.types = list(dict.fromkeys(types))
@@ -228,7 +228,7 @@ cdef class TypeVersions:
         if self.versions is NULL:
             raise MemoryError()
         for i, kind in enumerate(self.types):
-            # Looking something up makes CPython give the type a number.
+            # A look-up makes CPython assign a number to the type.
             getattr(kind, "after_run", None)
             self.versions[i] = fs_type_version(<PyObject*> kind)
 
@@ -236,7 +236,7 @@ cdef class TypeVersions:
         free(self.versions)
 
     cdef bint changed(self) noexcept:
-        """Whether one of the classes has changed, or may have."""
+        """Returns True if one of the classes has changed, or may have."""
         cdef Py_ssize_t i
         cdef unsigned int version
         for i in range(len(self.types)):
@@ -251,7 +251,7 @@ cdef dict no_op_callbacks = {name: getattr(SessionRunHook, name) for name in ("b
 
 
 cdef bint overrides(object hook, str callback) except -1:
-    """Whether calling a hook's callback can do anything. True for a callback that isn't known to be the default."""
+    """Returns True if calling a hook's callback can do anything. True for a callback that isn't known to be the default."""
     # Its type instead of isinstance(), because a mock passes isinstance().
     if not issubclass(type(hook), SessionRunHook) or callback in getattr(hook, "__dict__", ()):
         return True
@@ -262,14 +262,14 @@ cdef class HookList:
     """The hooks of a session in four groups. The program may change a list of hooks while it is used."""
 
     def __init__(self, hooks, step_read):
-        # Only a list or a tuple can be iterated more than once for certain.
+        # Only a list or a tuple can certainly be iterated more than once.
         self.hooks = hooks if isinstance(hooks, (list, tuple)) else list(hooks)
         self.step_read = step_read
         self.synced_to = {}
         self.times_set_back = times_set_back()
 
     cdef bint is_outdated(self) noexcept:
-        """Whether anything has changed that the groups and schedules were made from."""
+        """Returns True if anything has changed that the groups and schedules depend on."""
         return (
             fs_due_table_changed(&self.in_run.table)
             or self.times_set_back[0] != self.set_back_seen
@@ -279,7 +279,7 @@ cdef class HookList:
         )
 
     cdef bint hooks_changed(self) noexcept:
-        """Whether the list holds other hooks, or the same in another order."""
+        """Returns True if the list contains other hooks, or the same hooks in another order."""
         cdef Py_ssize_t n = len(self.hooks_seen)
         if not isinstance(self.hooks, list):
             return False
@@ -288,7 +288,7 @@ cdef class HookList:
         ) != 0
 
     cdef bint no_op_hook_changed(self) noexcept:
-        """Whether a no-op hook may have got a callback: its class or the number of its attributes has changed."""
+        """Returns True if a no-op hook may have a new callback: its class or its number of attributes has changed."""
         cdef Py_ssize_t i
         if self.no_op is None:
             return True
@@ -298,7 +298,7 @@ cdef class HookList:
         return False
 
     cdef int refresh(self, int64_t run, int64_t previous_step) except -1:
-        """Brings groups and schedules up to date. `run` is the number of the coming run, counted from 0."""
+        """Updates the groups and schedules. `run` is the number of the coming run, counted from 0."""
         cdef ScheduledHookBase hook
         cdef bint was_scheduled, was_after_run
         if self.types is None or self.times_set_back[0] != self.set_back_seen:
@@ -341,8 +341,8 @@ cdef class HookList:
         cdef list no_op_sizes = list(map(len, no_op_dicts))
         cdef set every_run_ids = set(map(id, every_run))
         cdef bint has_twins = len(counts) < len(hooks)
-        # From here on no other thread may run, as it reads all of this: nothing is made, and all that is replaced is held
-        # until the end, as it may hold the last reference to a hook.
+        # From here on, no other thread may run, because it reads all of this. So nothing is created, and all replaced
+        # objects are kept until the end, because they may hold the last reference to a hook.
         replaced = (
             self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
             self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,
@@ -362,7 +362,7 @@ cdef class HookList:
         return 0
 
     cdef int recompute_aggregates(self, ScheduleTable in_run, ScheduleTable after_run) except -1:
-        """Takes over two tables, and the sums over the hooks in them."""
+        """Adopts two tables, and the sums over the hooks in them."""
         cdef ScheduledHookBase hook
         cdef list watching = [], watched_fetches = []
         cdef bint watches_stall = False, needs_true_step = False
@@ -391,18 +391,18 @@ cdef class HookList:
         return 0
 
     cdef bint has_schedule(self, object candidate, int64_t run, int64_t previous_step, bint ask) except -1:
-        """Whether a hook has a schedule, brought up to date; if `ask`, even if neither the hook nor its timer has changed."""
+        """Returns True if a hook has a schedule, and updates it. With `ask`, also if neither hook nor timer has changed."""
         if not isinstance(candidate, ScheduledHookBase):
             return False
         cdef ScheduledHookBase hook = candidate
         if ask or not hook.is_current():
             hook.is_scheduled = self.update_schedule(hook, run, previous_step)
-            # Only now: making the schedule may have set an attribute.
+            # Only now, because computing the schedule may have set an attribute.
             hook.set_current()
         return hook.is_scheduled
 
     cdef bint update_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
-        """Has a hook compute its schedule. False if it has none."""
+        """Makes a hook compute its schedule. Returns False if it has none."""
         self.sync(hook, run, previous_step)
         if "before_run" in hook.__dict__ or "after_run" in hook.__dict__:
             return False
@@ -413,7 +413,7 @@ cdef class HookList:
         return hook._schedule(run, self.step_read)
 
     cdef int sync(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
-        """Brings the state of a hook up to date with the runs that it was skipped in, all those before `run`."""
+        """Updates a hook's state for the runs in which it was skipped, all of them before `run`."""
         cdef int64_t skipped = run - 1 - <int64_t> self.synced_to.get(id(hook), run - 1)
         if skipped > 0:
             hook._sync(skipped, previous_step)
@@ -422,10 +422,10 @@ cdef class HookList:
 
 
 cdef class StepRequest:
-    """Fetches with the global step among them: the step alone, or a list, a tuple or a dictionary of fetches."""
+    """Fetches that include the global step: the step alone, or a list, a tuple or a dictionary of fetches."""
 
     cdef object build(self, object step, list values):
-        """The result."""
+        """Returns the result."""
         cdef list whole
         cdef Py_ssize_t n = 0
         if self.kind is None:
@@ -443,8 +443,7 @@ cdef class StepRequest:
 
 
 cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
-    """What is left to fetch where the step is known; None where the step isn't requested in a form that allows for
-    it."""
+    """Returns the remaining fetches if the step is known, or None if the step isn't requested in a form that allows this."""
     cdef StepRequest request = StepRequest.__new__(StepRequest)
     cdef object kind = type(fetches)
     cdef list rest = []
@@ -482,7 +481,7 @@ cdef class HookScheduler:
         self.refresh()
 
     cdef int refresh(self) except -1:
-        """Brings the schedules up to date."""
+        """Updates the schedules."""
         return self.hooks.refresh(self.runs, self.previous_step)
 
     # The global step around a run.
@@ -517,7 +516,7 @@ cdef class HookScheduler:
         else:
             count.prepare_fetch()
             self.read_counters(snapshot)
-            # What is read now may be long past when this run begins, if other threads have runs under way.
+            # A value read now may be outdated when this run starts, if other threads are running steps.
             step = None if count.session.writers_running else count.read()
             snapshot.source = FETCHED_STEP if step is None else READ_STEP
             snapshot.before = NO_STEP if step is None else step
@@ -545,7 +544,7 @@ cdef class HookScheduler:
         return self.find_step(snapshot)
 
     cdef int close_step(self, RunSnapshot* snapshot, object fetched) except -1:
-        """Ends a run that went well. The only place that changes the previous step."""
+        """Ends a successful run. Only this method changes the previous step."""
         if fetched is not None:
             snapshot.before = fetched
         self.find_step_after(snapshot)
@@ -565,7 +564,7 @@ cdef class HookScheduler:
         return self.read_counters(snapshot)
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
-        """The number that a run adds to the global step; negative if unknown."""
+        """Returns the number that a run adds to the global step, or a negative number if unknown."""
         if plan is None or self.count.variable is None:
             return -1
         return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
@@ -579,8 +578,7 @@ cdef class HookScheduler:
         return 0
 
     cdef int find_latest(self, RunSnapshot* snapshot) noexcept:
-        """Finds the latest step that the run can have started at: runs of other threads have ended since it was
-        opened."""
+        """Finds the latest step at which the run can have started, because other threads' runs ended after it was opened."""
         cdef SessionRunner session = self.count.session
         cdef int64_t others = session.steps_counted - snapshot.counted - max(snapshot.delta, 0)
         if snapshot.source == COUNTED_STEP and session.step_epoch == snapshot.epoch:
@@ -593,16 +591,16 @@ cdef class HookScheduler:
     # Hooks that act in the run.
 
     cdef bint any_in_run(self, RunSnapshot* snapshot) except -1:
-        """Whether any hook is to be called in the coming run."""
+        """Returns True if any hook must be called in the coming run."""
         return len(self.hooks.every_run) > 0 or due_in_run(snapshot, &self.hooks.in_run.table.earliest, False)
 
     cdef list hooks_in_run(self, RunSnapshot* snapshot):
-        """The hooks to call in the coming run, in their order."""
+        """Returns the hooks to call in the coming run, in order."""
         cdef ScheduledHookBase scheduled
         cdef list called = []
         cdef Py_ssize_t i = 0
         cdef HookList hooks = self.hooks
-        # Held: a clock in Python may let another thread replace the table.
+        # Hold a reference, because a clock in Python may let another thread replace the table.
         cdef ScheduleTable table = hooks.in_run
         cdef object entries = table.entries
         for hook in hooks.hooks:
@@ -619,7 +617,7 @@ cdef class HookScheduler:
         return called
 
     cdef list hooks_in_unknown_run(self, RunSnapshot* snapshot):
-        """The hooks to call in a run without a plan: all, as it may do anything, but those that wouldn't decide themselves."""
+        """Returns the hooks to call in a run without a plan: all, except those that wouldn't decide on their own."""
         cdef ScheduledHookBase scheduled
         cdef list called = []
         for hook in list(self.hooks.hooks):
@@ -631,34 +629,34 @@ cdef class HookScheduler:
         return called
 
     cdef int64_t idle_steps(self, RunSnapshot* snapshot) except -1:
-        """Number of runs like the coming one before the first in which a hook may act. At least 1."""
+        """Returns the number of runs like the coming one before the first in which a hook may act. At least 1."""
         if snapshot.source == READ_STEP or snapshot.source == FETCHED_STEP:
-            return 1  # A step that isn't counted has to be found before each run.
+            return 1  # A step that isn't counted must be found before each run.
         return idle_runs(snapshot, &self.hooks.in_run.table.earliest)
 
     cdef bint due_by_time(self) except -1:
-        """Whether an in-run hook is due by time."""
+        """Returns True if an in-run hook is due by time."""
         return self.hooks.in_run.table.earliest.time != HUGE_VAL and reached(self.hooks.in_run.table.earliest.time)
 
     # Hooks that act after the run.
 
     cdef bint any_after_run(self, RunSnapshot* snapshot) except -1:
-        """Whether any hook has to be called after the finished run."""
+        """Returns True if any hook must be called after the finished run."""
         cdef HookList hooks = self.hooks
         return (snapshot.source == COUNTED_STEP and snapshot.moved) or due_after_run(
             snapshot, &hooks.after_run.table.earliest, hooks.watches_stall, hooks.needs_true_step
         )
 
     cdef bint is_due_after_run(self, RunSnapshot* snapshot, object candidate) except -1:
-        """Whether a hook that isn't called in the run is to be called after it."""
+        """Returns True if a hook that isn't called in the run must be called after it."""
         if not isinstance(candidate, ScheduledHookBase):
             return False
         cdef ScheduledHookBase hook = candidate
         if not (hook.is_scheduled and hook.is_after_run) or id(candidate) in self.hooks.every_run_ids:
             return False
         if not hook.is_current():
-            return True  # A hook called before it has changed its schedule: it decides on its own.
-        # A hook called before it may have moved the step.
+            return True  # A hook called before this one changed its schedule, so it decides on its own.
+        # A hook called before this one may have changed the step.
         self.find_step_after(snapshot)
         return due_after_run(
             snapshot, &hook.due, hook.watches_stall, hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER
@@ -666,29 +664,29 @@ cdef class HookScheduler:
 
     # Calls of hooks.
 
-    # Runs are numbered in the order in which they end: others may have ended since this one was opened.
+    # Runs are numbered in the order in which they end. Others may have ended since this one was opened.
 
     cdef int sync_before_run(self, object hook) except -1:
-        """Brings the state of a hook that is about to be called up to date with the runs that have ended."""
+        """Updates the state of a hook that is about to be called, for the finished runs."""
         if isinstance(hook, ScheduledHookBase):
             self.hooks.sync(<ScheduledHookBase> hook, self.runs, self.previous_step)
         return 0
 
     cdef int mark_synced(self, object hook) except -1:
-        """Notes, before `close_step`, that a hook is called in the run that ends."""
+        """Records, before `close_step`, that a hook is called in the run that ends."""
         if isinstance(hook, ScheduledHookBase):
             self.hooks.synced_to[id(hook)] = self.runs
         return 0
 
     cdef int sync_after_run(self, RunSnapshot* snapshot, object hook) except -1:
-        """Brings the state of a hook up to date after `close_step`, and notes that the hook knows of the run."""
+        """Updates a hook's state after `close_step`, and records that the hook knows the run."""
         if isinstance(hook, ScheduledHookBase):
             self.hooks.sync(<ScheduledHookBase> hook, self.runs - 1, snapshot.previous)
             self.hooks.synced_to[id(hook)] = self.runs - 1
         return 0
 
     cdef int skip_remaining(self, RunSnapshot* snapshot, object failed, list hooks) except -1:
-        """Notes that a hook's `after_run` has failed: the hooks after it aren't called for the run."""
+        """Records that a hook's `after_run` failed. The hooks after it aren't called for the run."""
         cdef bint is_after = False
         for hook in hooks:
             if is_after and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
@@ -697,14 +695,14 @@ cdef class HookScheduler:
         return 0
 
     cdef object known_step(self, RunSnapshot* snapshot):
-        """The global step before the coming run, of its NumPy type; None if the run has to fetch it.
+        """Returns the global step before the coming run, with its NumPy type, or None if the run must fetch it.
 
-        Fetched in the run, it would be the step before the increment or the one after it, in no order.
+        A fetch in the run could return the step before or after the increment.
         """
         cdef bint is_unknown = snapshot.source == FETCHED_STEP and not snapshot.fed & OWN_READ
         if is_unknown or not self.count.can_be_fetched():
             return None
-        # The count leaves out the runs that are under way in other threads.
+        # The count excludes other threads' unfinished runs.
         if self.count.session.writers_running == 0:
             if snapshot.before != NO_STEP:
                 return self.count.as_fetched(snapshot.before)
@@ -713,26 +711,26 @@ cdef class HookScheduler:
         return self.count.read()
 
     cdef object step_before(self, RunSnapshot* snapshot):
-        """The global step before a run that has ended, of its NumPy type; None in a graph without its read."""
+        """Returns the global step before a finished run, with its NumPy type, or None if the graph has no read of it."""
         if self.step_read is None:
             return None
         if snapshot.before != NO_STEP:
             return self.count.as_fetched(snapshot.latest)
-        # No hook needed the step before this run, so it is read now.
+        # No hook needed the step before this run, so read it now.
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(snapshot.delta, 0))
 
     cdef int tell_step_after(self, RunSnapshot* snapshot, ScheduledHookBase hook) except -1:
-        """Passes the global step after the run to a hook, for its `after_run`, if the step is counted."""
+        """Passes the global step after the run to a hook for its `after_run`, if the step is counted."""
         self.find_step_after(snapshot)
         if snapshot.source != COUNTED_STEP or snapshot.moved or id(hook) in self.hooks.every_run_ids:
             return 0
-        # The count leaves out the runs that are under way in other threads.
+        # The count excludes other threads' unfinished runs.
         if self.count.session.writers_running == 0:
             hook.counted_step = self.count.as_fetched(snapshot.after)
         return 0
 
     def sync_all(self):
-        """Brings the state of every hook up to date, for readers outside a run."""
+        """Updates the state of every hook, for readers outside a run."""
         for table in (self.hooks.in_run, self.hooks.after_run):
             for hook in table.entries:
                 self.hooks.sync(hook, self.runs, self.previous_step)

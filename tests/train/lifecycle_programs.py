@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 BEGIN, END = "<!-- generated: begin -->\n", "<!-- generated: end -->\n"
 # Named so in the table; the hooks' callbacks first.
 COLUMNS = ("begin", "after_create_session", "before_run", "after_run", "end", "on_error", "join", "saved", "leaves")
-HEADINGS = {"join": "coordinator `join`", "saved": "newest checkpoint", "leaves": "what leaves the `with` block"}
+HEADINGS = {"join": "coordinator `join`", "saved": "newest checkpoint", "leaves": "error from the `with` block"}
 STEPS = 2
 
 
@@ -257,7 +257,7 @@ def table() -> str:
                 cell += _cell_of_tensorflow(column, other[column])
             cells.append(cell)
         if other is None:
-            cells[0] += " (fastsup alone)"
+            cells[0] += " (fastsup only)"
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
-"""One task's part in a training of collectives: it joins the others, stops with them, and leaves.
+"""One task's membership in collective training: it joins the other tasks, stops with them, and leaves.
 
-An operation of such a training waits for every task, and TensorFlow's runtime waits without a limit. So the tasks start
+A collective operation waits for every task, and TensorFlow's runtime waits without a limit. The tasks therefore start
 together, exchange their positions, and end at the same step.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["Membership", "lost_task_error"]
 
 
 def lost_task_error(loss: str) -> errors.UnavailableError:
-    """Makes the error. Its attribute `loss` is reported to the other tasks."""
+    """Creates the error for a lost task. Its attribute `loss` is reported to the other tasks."""
     error = errors.UnavailableError(
         None,
         None,
@@ -41,21 +41,21 @@ def lost_task_error(loss: str) -> errors.UnavailableError:
     return error
 
 
-# What a task waits for the others at most: until they know of a stop, have seen that it has failed, or have left.
+# Maximum seconds to wait for the other tasks: until they know of a stop, have noticed a failure, or have left.
 _STOP_SECS = 30.0
 _FAILURE_SECS = 3.0
 _LEAVE_SECS = 10.0
-# How long a failed run waits until the reason is found.
+# Maximum seconds that a failed run waits for the reason.
 _VERDICT_SECS = 8.0
 _LONGEST_TEXT = 1500
 
 _PROCESS = uuid.uuid4().hex[:12]
-# For each job of this process: how many trainings there were, and the processes of the last one.
+# For each job of this process: the number of its trainings, and the processes of the last one.
 _trainings: dict[str, tuple[int, dict[str, str]]] = {}
 
 
 class Membership:
-    """One task's part in a training of collectives."""
+    """One task's membership in collective training."""
 
     def __init__(self, own: Peer, others: list[Peer], leader: Peer, checkpoint: str) -> None:
         target = f"grpc://{leader.address}"
@@ -70,12 +70,12 @@ class Membership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this task keeps the board and saves the model."""
+        """True if this task keeps the status board and saves the model."""
         return self._own is self._leader
 
     @property
     def stop(self) -> tuple[int, str, int] | None:
-        """After how many runs all stop, why, and the number of the signal that one has got, or 0. None: not yet."""
+        """Number of runs after which all tasks stop, the reason, and a signal number or 0; or None."""
         return self._stop
 
     # Joining.
@@ -84,13 +84,13 @@ class Membership:
         """Waits until all tasks are there.
 
         Args:
-          limit_secs: seconds to wait at most.
-          interrupted: called again and again; it may raise an error that ends the wait.
+          limit_secs: maximum seconds to wait.
+          interrupted: function that is called repeatedly. It may raise an error to end the wait.
 
         Raises:
-          tf.errors.DeadlineExceededError: a task wasn't there in time. The message names it.
-          tf.errors.UnavailableError: a task was restarted since the last training of this process.
-          ValueError: the tasks have found different checkpoints.
+          tf.errors.DeadlineExceededError: If a task didn't join in time. The message names the task.
+          tf.errors.UnavailableError: If a task was restarted since the last training of this process.
+          ValueError: If the tasks found different checkpoints.
         """
         self._watch.start()
         started = time.monotonic()
@@ -137,7 +137,7 @@ class Membership:
         if not all(map(self._is_here, self._others)):
             return False
         found = {self._own.name: self.status, **{peer.name: peer.status for peer in self._others if peer.status}}
-        # Also if an error follows: the others then learn of it.
+        # Do this even if an error follows, to notify the other tasks.
         self.status.members = {name: status.process for name, status in found.items()}
         self._check_known(self.status.members)
         checkpoints = {name: status.checkpoint for name, status in found.items()}
@@ -157,7 +157,7 @@ class Membership:
     # Training.
 
     def watch_session(self, session: Any) -> None:
-        """Takes the session that is closed when a task is lost while a run waits for it."""
+        """Sets the session to close if a task is lost while a run waits for it."""
         self._watch.session = session
 
     def begin_wait(self) -> None:
@@ -171,16 +171,16 @@ class Membership:
         self._watch.waits_since = None
 
     def end_step(self) -> bool:
-        """Ends a training step started by `begin_wait`. Returns whether it was the last one."""
+        """Ends a training step started by `begin_wait`. Returns True if it was the last one."""
         self.end_wait()
         self.status.runs += 1
         return self._stop is not None and self.status.runs >= self._stop[0]
 
     def ask_stop(self, reason: str, signal: int = 0) -> None:
-        """Has all tasks stop after the next step. Returns when they know.
+        """Makes all tasks stop after the next step. Returns when they know about the stop.
 
-        To be called between two steps. No task can end the next step before this one has started it, so all of them
-        learn of the stop in time.
+        Call this between two steps. No task can end the next step before this one has started it, so all tasks receive
+        the request in time.
         """
         if self._stop is None:
             self.status.stop_reason, self.status.stop_signal = reason, signal
@@ -196,17 +196,17 @@ class Membership:
 
     @property
     def save_after(self) -> int:
-        """After how many steps of this training the leader's next save is, or its last one was; 0 before the first."""
+        """Number of steps in this training after which the leader's next save is due, or its last one was; or 0."""
         return self.status.knows_save
 
     def ask_save(self) -> int:
-        """Of the leader, between two steps: has all tasks take part in a save after the next step.
+        """Makes all tasks take part in a save after the next step. The leader calls this between two steps.
 
         Returns:
-          After how many steps of this training that is.
+          Number of steps in this training after which the save is due.
 
         Raises:
-          tf.errors.UnavailableError: a task doesn't answer.
+          tf.errors.UnavailableError: If a task doesn't answer.
         """
         self.status.save_after = self.status.knows_save = self.status.runs + 1
 
@@ -218,7 +218,7 @@ class Membership:
         return self.status.save_after
 
     def _learn(self, name: str, status: TaskStatus) -> None:
-        """Takes the status of another task. Called in another thread."""
+        """Receives the status of another task. Called in another thread."""
         if status.training != self.status.training:
             return
         self._learn_stop(name, status)
@@ -236,11 +236,11 @@ class Membership:
 
     @property
     def loss(self) -> str | None:
-        """What was lost, as a sentence without its full stop; None if nothing is."""
+        """Description of the loss as a sentence without a period, or None if nothing was lost."""
         return self._watch.loss
 
     def find_loss(self) -> str | None:
-        """What was lost, if that is found within some seconds: after a run has failed, perhaps for that."""
+        """Returns `loss` after waiting a few seconds for it. Call this after a failed run, which a loss may explain."""
         if self.status.phase == TRAINING and self._watch.is_alive():
             self._watch.hurry_until(lambda: self._watch.loss is not None, _VERDICT_SECS)
         return self._watch.loss
@@ -248,13 +248,13 @@ class Membership:
     # Leaving.
 
     def leave(self, error: BaseException | None) -> None:
-        """Ends this task's part, and notifies the others. To be called in any case.
+        """Ends this task's membership, and notifies the other tasks. Must always be called.
 
         Args:
-          error: the error that ended training in this task; None if it was successful.
+          error: the error that ended training in this task, or None after success.
 
         Raises:
-          tf.errors.UnavailableError: the training has succeeded here, and the leader has failed to save it, or is lost.
+          tf.errors.UnavailableError: If training succeeded here, but the leader is lost or failed to save the model.
         """
         if not self._watch.started:
             return
@@ -275,7 +275,7 @@ class Membership:
     def _fail(self, error: BaseException) -> None:
         self.status.error = getattr(error, "loss", f"{type(error).__name__}: {error}")[:_LONGEST_TEXT]
         self.status.phase = FAILED
-        # The others read it in this process, if it keeps the board.
+        # The other tasks read it in this process if it keeps the status board.
         if self.is_leader:
             self._watch.hurry_until(self._all_have_left, _FAILURE_SECS)
         else:

@@ -1,4 +1,4 @@
-"""A task of a job of collectives: its role from TF_CONFIG, in a job of workers and perhaps a chief; and its server."""
+"""A task of a collective job, with workers and perhaps a chief: its role from TF_CONFIG, and its server."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _STRATEGY = "MultiWorkerMirroredStrategy"
 
 
 def leader_of(cluster_spec: Any) -> tuple[str, int]:
-    """The role and index of the task that saves the model: the chief, or worker 0 where there is none."""
+    """Returns the role and index of the task that saves the model: the chief, or worker 0 if there is none."""
     return (TaskType.CHIEF if TaskType.CHIEF in cluster_spec.jobs else TaskType.WORKER), 0
 
 
 def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
-    """The addresses of the tasks that train, by role and index: the chief first."""
+    """Returns the addresses of the training tasks by role and index, with the chief first."""
     return {
         (role, index): cluster_spec.task_address(role, index)
         for role in _ROLES
@@ -43,7 +43,7 @@ def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
 
 
 def parse_collective_settings(tf_config: dict[str, Any]) -> TaskSettings:
-    """Derives the settings of this process in a job of collectives."""
+    """Derives the settings of this process in a collective job."""
     if not tf_config.get("cluster"):
         return parse_task_settings(tf_config)
     warn_about_unknown_keys(tf_config)
@@ -60,7 +60,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
     task_type, task_id = own_task(tf_config, members)
     if task_type == TaskType.EVALUATOR:
         return evaluator_settings(tf_config, service, task_id)
-    # TensorFlow's strategy wants the evaluator among the addresses. It doesn't train.
+    # TensorFlow's strategy requires the evaluator's address, although it doesn't train.
     jobs = {job: addresses for job, addresses in members.as_dict().items() if job in _ROLES}
     cluster_spec = server_lib.ClusterSpec(jobs)
     tasks = list(training_tasks(cluster_spec))
@@ -70,7 +70,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
         task_type=task_type,
         task_id=task_id,
         global_id_in_cluster=tasks.index((task_type, task_id)),
-        # Of a single task too: the strategy places operations on its job.
+        # Also for a single task, because the strategy places operations on its job.
         master="grpc://" + cluster_spec.task_address(task_type, task_id),
         evaluation_master="",
         is_chief=(task_type, task_id) == leader_of(cluster_spec),
@@ -80,7 +80,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def _check_roles(members: Any) -> None:
-    """Refuses a cluster that isn't a job of collectives."""
+    """Refuses a cluster that isn't a collective job."""
     roles = list(members.jobs)
     others = [role for role in roles if role not in (*_ROLES, TaskType.EVALUATOR)]
     if others:
@@ -109,12 +109,12 @@ def _check_roles(members: Any) -> None:
             )
 
 
-# The cluster and the task of the server of this process, and the server.
+# This process's server, with its cluster and task.
 _started: dict[str, Any] = {}
 
 
 def ensure_server(config: Any, session_config: Any) -> None:
-    """Starts the server of this task, unless an earlier call has started it. TensorFlow can't end one."""
+    """Starts this task's server, unless an earlier call did. TensorFlow can't stop a server."""
     wanted = f"{config.task_type} {config.task_id} of {config.cluster_spec.as_dict()}"
     if wanted in _started:
         return
@@ -125,7 +125,7 @@ def ensure_server(config: Any, session_config: Any) -> None:
         )
     options = config_pb2.ConfigProto()
     options.CopyFrom(session_config)
-    # Those of one training's sessions. Another training may want others.
+    # These settings apply to one training's sessions. Another training may need different ones.
     del options.device_filters[:]
     logging.info("Start Tensorflow server.")
     _started[wanted] = start_server(config, options, protocol=config.protocol)

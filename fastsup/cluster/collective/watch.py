@@ -32,29 +32,29 @@ __all__ = [
     "TaskStatus",
 ]
 
-# The phases of a training, for one task. It has left when it has detected the leader's end.
+# The phases of a training for one task. A task has left once it has detected that the leader ended.
 JOINING, TRAINING, ENDED, LEFT, FAILED = "joining", "training", "ended", "left", "failed"
 
 
 @dataclasses.dataclass
 class TaskStatus:
-    """The status of a task, as the status board has it.
+    """The status of a task on the status board.
 
     Args:
       process: random name of the process. A restarted task has a different one.
       training: number of the training, counted from 1 in each process: an Estimator may train several times.
       phase: one of the five phases.
-      beat: number that grows as long as the process lives.
-      checkpoint: name of the newest checkpoint that the task has found; empty if there is none.
-      runs: number of runs of the training step that have ended.
-      members: of the leader: the processes that train together, by task. Empty until all are there.
-      stop_after: number of runs after which the task wants all to stop; None as long as it doesn't.
-      stop_reason: why it wants that.
-      stop_signal: number of the signal that it has got, or 0.
+      beat: number that grows as long as the process is alive.
+      checkpoint: name of the newest checkpoint that the task found, or "" if there is none.
+      runs: number of finished runs of the training step.
+      members: set by the leader: the processes that train together, by task. Empty until all have joined.
+      stop_after: number of runs after which the task requests all tasks to stop, or None.
+      stop_reason: the reason for the request.
+      stop_signal: number of the signal that the task received, or 0.
       knows_stop: the smallest `stop_after` that the task has set or received.
-      save_after: of the leader: number of runs after which all take part in a save; 0 as long as there is none.
-      knows_save: the `save_after` that the task has received.
-      error: why the task failed.
+      save_after: set by the leader: number of runs after which all tasks take part in a save, or 0.
+      knows_save: the `save_after` that the task received.
+      error: error message if the task failed.
     """
 
     process: str
@@ -73,35 +73,35 @@ class TaskStatus:
     error: str = ""
 
     def to_text(self) -> str:
-        """The status as text."""
+        """Returns the status as text."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> TaskStatus:
-        """The status that a text has."""
+        """Creates a status from its text."""
         fields: dict[str, Any] = json.loads(text)
         return cls(**fields)
 
 
-# A table of short texts that the tasks of a job share: each writes its own and reads those of all.
+# The status board is a table of short texts that the tasks of a job share. Each task writes its own text and reads all
+# texts.
 #
-# It is kept in the TensorFlow server of one task, and reached by sessions on that server: where training gets
-# through, it does. No port and no file is needed.
+# One task's TensorFlow server keeps the table, and the others access it through sessions on that server. It therefore
+# works wherever training works, without an additional port or file.
 
-# A separate one, so that a reset of the server's usual container doesn't clear it.
+# A separate container, which a reset of the server's default container doesn't clear.
 _CONTAINER = "fastsup.collective"
 _NAME = "status_board"
-# Milliseconds after which a call is given up. A server that isn't there answers with an error, one that is stopped with
-# nothing.
+# Milliseconds after which a call times out. A missing server answers with an error, but a stopped one doesn't answer.
 _TIMEOUT_MS = 3000
 
 
 class StatusBoard:
-    """One task's access to the table. Only one thread may use it."""
+    """One task's access to the status board. Only one thread may use it."""
 
     def __init__(self, target: str, task: str) -> None:
         self._target = target
-        # Without a filter, the server would connect to every task of the cluster, and wait for each.
+        # Without a filter, the server would connect to every task of the cluster and wait for each.
         self._config = config_pb2.ConfigProto(device_filters=[task], operation_timeout_in_ms=_TIMEOUT_MS)
         self._session: Any = None
         with ops.Graph().as_default() as self._graph, ops.device(f"{task}/device:CPU:0"):
@@ -115,7 +115,7 @@ class StatusBoard:
                 self._export = gen_lookup_ops.lookup_table_export_v2(table, dtypes.int64, dtypes.string)
 
     def exchange(self, number: int, text: str) -> dict[int, str]:
-        """Writes the text of a task, and reads those of all."""
+        """Writes this task's text, and returns the texts of all tasks."""
         try:
             if self._session is None:
                 self._session = tf_session.Session(self._target, graph=self._graph, config=self._config)
@@ -125,25 +125,25 @@ class StatusBoard:
                 options=config_pb2.RunOptions(timeout_in_ms=_TIMEOUT_MS),
             )
         except errors.OpError:
-            # The server may have been restarted, and no longer has the session.
+            # The server may have been restarted without this session.
             self.close()
             raise
         return {int(key): value.decode() for key, value in zip(keys, values, strict=True)}
 
     def close(self) -> None:
-        """Closes the session. The table stays."""
+        """Closes the session. The table remains."""
         session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(errors.OpError):  # The server no longer exists.
                 session.close()
 
 
-# Seconds without a sign of life after which the port of a task is looked at, and those after which a task that keeps
-# its port open is requested an answer.
+# Seconds without a sign of life after which a task's port is checked, and after which an answer is requested if the
+# port is open.
 _QUIET_SECS = 2.0
 SILENT_SECS = 60.0
 _ANSWER_SECS = 10.0
-# A port may be closed for a moment by the system's limits. This many successive looks must find it closed.
+# The system's limits may close a port for a moment. It counts as closed after this many successive checks.
 _LOOKS = 2
 
 
@@ -165,7 +165,7 @@ class Peer:
         return f"{self.name} ({self.address})"
 
     def hear(self, status: TaskStatus) -> None:
-        """Takes a status of the task."""
+        """Receives a status of the task."""
         if self.status is None or (status.process, status.beat) != (self.status.process, self.status.beat):
             self.note_alive()
         self.status = status
@@ -177,7 +177,7 @@ class Peer:
         self._probe = None
 
     def process_loss(self) -> str | None:
-        """Why the process counts as lost; None if it doesn't. It may connect to the task's port."""
+        """Returns the reason why the process is treated as lost, or None. May connect to the task's port."""
         silent_secs = time.monotonic() - self._heard
         if silent_secs < _QUIET_SECS:
             return None
@@ -189,7 +189,7 @@ class Peer:
         self._closed_looks = 0
         if silent_secs < SILENT_SECS:
             return None
-        # Its thread that tells may have been held up by Python. TensorFlow's server has its own threads.
+        # Python may have delayed the thread that sends the status. TensorFlow's server has its own threads.
         if self._probe is None:
             config = config_pb2.ConfigProto(device_filters=[self.job])
             self._probe, self._probe_started = probe_servers(f"grpc://{self.address}", config), time.monotonic()
@@ -206,10 +206,10 @@ class Peer:
 
 
 _TELL_SECS = 1.0
-# While a thread waits for an answer.
+# Seconds between two exchanges while a thread waits for an answer.
 HURRY_SECS = 0.1
 _WATCH_SECS = 1.0
-# How long a run must have lasted before a task that has ended its training counts as missing in it.
+# Minimum duration of a run before a task that has ended its training is treated as missing from the run.
 _ENDED_SECS = 2.0
 _JOIN_SECS = 10.0
 
@@ -217,15 +217,15 @@ _JOIN_SECS = 10.0
 class PeerWatch:
     """Sends this task's status to the others, and detects a lost task.
 
-    A run that waits for a lost task waits forever. Closing its session, by another thread, cancels it.
+    A run that waits for a lost task waits forever. To cancel the run, another thread closes its session.
 
     Args:
       own: this task.
       others: the other tasks.
       status: this task's status, which the caller changes.
-      board_target: address of the server that keeps the status board.
-      board_job: its job and task, such as "/job:chief/task:0".
-      hear: called with the name of a task and its status, again and again.
+      board_target: address of the server with the status board.
+      board_job: the server's job and task, such as "/job:chief/task:0".
+      hear: function of a task's name and status. Called for every received status.
     """
 
     def __init__(
@@ -240,9 +240,9 @@ class PeerWatch:
         self.own = own
         self.others: dict[str, Peer] = {peer.name: peer for peer in others}
         self.status = status
-        # What was lost, as a sentence without its full stop.
+        # Description of the loss as a sentence without a period.
         self.loss: str | None = None
-        # The session that is closed when a task is lost, and since when something runs in it that waits for the others.
+        # The session to close if a task is lost, and the start of an operation in it that waits for the other tasks.
         self.session: Any = None
         self.waits_since: float | None = None
         self._board = StatusBoard(board_target, board_job)
@@ -256,19 +256,19 @@ class PeerWatch:
         self.started: bool = False
 
     def start(self) -> None:
-        """Starts the threads. Until `slow_down`, they exchange news as often as a waiting thread needs it."""
+        """Starts the threads. Until `slow_down`, they exchange statuses frequently, as waiting threads require."""
         self.started = True
         for thread in self._threads:
             thread.start()
 
     def slow_down(self) -> None:
-        """Lets the threads exchange news as often as a training needs it."""
+        """Reduces the frequency of exchanges to what training requires."""
         self._tell_secs = _TELL_SECS
         for peer in self.others.values():
             peer.note_alive()
 
     def end(self) -> None:
-        """Ends the threads, or leaves them after `_JOIN_SECS`: each may wait for a task that doesn't answer."""
+        """Ends the threads, or leaves them after `_JOIN_SECS`, because each may wait for a task that doesn't answer."""
         self._ended.set()
         self._tell_now.set()
         until = time.monotonic() + _JOIN_SECS
@@ -276,7 +276,7 @@ class PeerWatch:
             thread.join(max(0.0, until - time.monotonic()))
 
     def is_alive(self) -> bool:
-        """Whether the threads run."""
+        """Returns True if the threads are running."""
         return all(thread.is_alive() for thread in self._threads)
 
     def tell_now(self) -> None:
@@ -284,19 +284,19 @@ class PeerWatch:
         self._tell_now.set()
 
     def wait_for_news(self) -> None:
-        """Returns when something was heard, and after a little while in any case."""
+        """Waits until a status is received, or for a short time."""
         self._heard.wait(HURRY_SECS)
         self._heard.clear()
 
     def hurry_until(self, condition: Callable[[], bool], limit_secs: float) -> bool:
-        """Waits for a condition, with more frequent news.
+        """Waits for a condition, with more frequent exchanges.
 
         Args:
           condition: function that returns True when the wait is over.
-          limit_secs: seconds to wait at most.
+          limit_secs: maximum seconds to wait.
 
         Returns:
-          False if the limit has passed.
+          False if the limit was reached.
         """
         usual, self._tell_secs = self._tell_secs, HURRY_SECS
         self._tell_now.set()
@@ -311,12 +311,12 @@ class PeerWatch:
             self._tell_secs = usual
 
     def has_ended(self, peer: Peer) -> bool:
-        """Whether a task has finished this training without an error."""
+        """Returns True if a task has finished this training without an error."""
         status = peer.status
         return status is not None and (status.training > self.status.training or status.phase in (ENDED, LEFT))
 
     def loss_of(self, peer: Peer) -> str | None:
-        """Why a task counts as lost, as a sentence without its full stop; None if it doesn't."""
+        """Returns why a task is treated as lost, as a sentence without a period, or None."""
         status = peer.status
         member = self.status.members.get(peer.name)
         if status is not None and member is not None and status.process != member:
@@ -329,7 +329,7 @@ class PeerWatch:
         if since is None or time.monotonic() - since < _ENDED_SECS:
             return None
         if status.training == self.status.training and status.runs > self.status.runs:
-            return None  # It was in the run that this task is in.
+            return None  # The task took part in the current run.
         return (
             f"{peer} ended its training after {status.runs} steps, while this task waits for it in step "
             f"{self.status.runs + 1}: each task must run the same number of steps. Pass the same max_steps to all "

@@ -1,4 +1,4 @@
-"""`tf.contrib.learn`: Experiment with what programs used it with."""
+"""`tf.contrib.learn`: Experiment and the classes that programs used with it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The base classes of monitors, and the monitors of a step's values: they log or keep the values, or end training."""
+"""The base classes of monitors, and monitors that log or keep the values of steps, or end training."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
 
 
 def extract_output(outputs: Any, request: Any) -> Any:
-    """The value, in what `step_end` was given, of a tensor or a name that `step_begin` has returned."""
+    """Returns the value from `step_end`'s outputs for a tensor or name that `step_begin` returned."""
     key = output_key(request)
     return outputs[key] if key in outputs else outputs[request.name]
 
 
 class BaseMonitor:
-    """What is called before and after each step of training. A hook, `tf.compat.v1.train.SessionRunHook`, does more.
+    """Callbacks before and after each training step. A `tf.compat.v1.train.SessionRunHook` can do more.
 
-    Steps are numbered from 1, epochs from 0. A method that is called out of turn, or with a number out of range, raises
-    a ValueError.
+    Steps are numbered from 1, epochs from 0. A method that is called out of order, or with a number out of range,
+    raises ValueError.
     """
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ class BaseMonitor:
 
     @property
     def run_on_all_workers(self) -> bool:
-        """True for a monitor of each worker, False for one of the chief."""
+        """True for a monitor that runs on each worker, False for one that runs only on the chief."""
         return False
 
     def set_estimator(self, estimator: Any) -> None:
-        """Tells the monitor which Estimator is trained. None raises a ValueError."""
+        """Sets the Estimator that is trained. Raises ValueError for None."""
         if estimator is None:
             raise ValueError("Missing estimator.")
         self._estimator = estimator
 
     def begin(self, max_steps: int | None = None) -> None:
-        """Called before training, with the graph of the model as the default one.
+        """Called before training, with the model's graph as the default graph.
 
         Args:
           max_steps: the step at which training ends, or None.
@@ -75,7 +75,7 @@ class BaseMonitor:
         self._begun = False
 
     def epoch_begin(self, epoch: int) -> None:
-        """Called before an epoch, by trainers that have epochs."""
+        """Called before an epoch by trainers that have epochs."""
         if self._current_epoch is not None:
             raise ValueError("epoch_begin called twice without epoch_end.")
         if epoch < 0:
@@ -83,7 +83,7 @@ class BaseMonitor:
         self._current_epoch = epoch
 
     def epoch_end(self, epoch: int) -> None:
-        """Called after an epoch."""
+        """Called after an epoch by trainers that have epochs."""
         if self._current_epoch != epoch:
             raise ValueError(f"epoch_end expected {self._current_epoch} but got {epoch}.")
         self._current_epoch = None
@@ -92,7 +92,7 @@ class BaseMonitor:
         """Called before a step.
 
         Returns:
-          Tensors, or their names, that the step shall compute too.
+          Additional tensors, or their names, that the step should compute.
         """
         if step < 0 or (self._max_steps is not None and step > self._max_steps):
             raise ValueError(f"Invalid step {step}.")
@@ -100,11 +100,11 @@ class BaseMonitor:
         return []
 
     def step_end(self, step: Any, output: Any) -> Any:
-        """Called after a step that hasn't failed.
+        """Called after a successful step.
 
         Args:
           step: number of the step.
-          output: dictionary from what `step_begin` has returned to values.
+          output: dictionary from the tensors or names that `step_begin` returned to their values.
 
         Returns:
           True to end training.
@@ -115,17 +115,17 @@ class BaseMonitor:
         return False
 
     def post_step(self, step: Any, session: Any) -> None:
-        """Called after `step_end` of all monitors, with the session for runs of the monitor's own."""
+        """Called after `step_end` of all monitors, with a session in which the monitor can run operations."""
 
 
 class EveryN(BaseMonitor):
-    """A monitor that acts in the first steps, and then in each n-th. Subclasses override the methods `every_n_...`.
+    """A monitor that acts in the first steps and then every n steps. Subclasses override the `every_n_...` methods.
 
-    A subclass that overrides another method calls that of its base too.
+    A subclass that overrides another method must also call the base class's method.
 
     Args:
-      every_n_steps: number of steps from one action to the next.
-      first_n_steps: number of the last step up to which the monitor acts in each.
+      every_n_steps: number of steps between two actions.
+      first_n_steps: number of steps at the start in which the monitor always acts.
     """
 
     def __init__(self, every_n_steps: int = 100, first_n_steps: int = 1) -> None:
@@ -145,7 +145,7 @@ class EveryN(BaseMonitor):
         return False
 
     def every_n_post_step(self, step: Any, session: Any) -> None:
-        """Called after `every_n_step_end`, and at the end of training if the last step wasn't one to act in."""
+        """Called after `every_n_step_end`, and at the end of training unless the monitor acted in the last step."""
 
     def step_begin(self, step: Any) -> list[Any]:
         """Calls `every_n_step_begin` if the monitor acts in the step. See `BaseMonitor.step_begin`."""
@@ -171,7 +171,7 @@ class EveryN(BaseMonitor):
         self._last_successful_step = step
 
     def end(self, session: Any = None) -> None:
-        """Calls `every_n_post_step` unless it acted in the last step. See `BaseMonitor.end`."""
+        """Calls `every_n_post_step` unless the monitor acted in the last step. See `BaseMonitor.end`."""
         super().end(session=session)
         if self._last_successful_step != self._last_active_step:
             self.every_n_post_step(self._last_successful_step, session)
@@ -181,11 +181,11 @@ class StopAtStep(BaseMonitor):
     """Ends training after a number of steps, or at a step.
 
     Args:
-      num_steps: number of steps; or
-      last_step: the global step of the last one.
+      num_steps: number of steps. Exclusive with `last_step`.
+      last_step: global step of the last step.
 
     Raises:
-      ValueError: both are given, or none.
+      ValueError: If both arguments or neither are given.
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
@@ -199,7 +199,7 @@ class StopAtStep(BaseMonitor):
 
     @property
     def run_on_all_workers(self) -> bool:
-        """True: each worker ends."""
+        """True, because each worker ends."""
         return True
 
     def step_begin(self, step: Any) -> list[Any]:
@@ -216,12 +216,12 @@ class StopAtStep(BaseMonitor):
 
 
 class NanLoss(EveryN):
-    """Ends training, or fails, when the loss is NaN.
+    """Ends training or raises an error when the loss is NaN.
 
     Args:
       loss_tensor: the loss, a scalar tensor.
-      every_n_steps: number of steps from one check to the next.
-      fail_on_nan_loss: True for an error, False for a warning and the end of training.
+      every_n_steps: number of steps between two checks.
+      fail_on_nan_loss: Whether to raise an error. If False, logs a warning and ends training.
     """
 
     def __init__(self, loss_tensor: Any, every_n_steps: int = 100, fail_on_nan_loss: bool = True) -> None:
@@ -230,14 +230,14 @@ class NanLoss(EveryN):
         self._fail_on_nan_loss = fail_on_nan_loss
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Asks for the loss."""
+        """Requests the loss."""
         return [self._loss_tensor]
 
     def every_n_step_end(self, step: Any, outputs: Any) -> bool | None:
         """Checks the loss.
 
         Raises:
-          NanLossDuringTrainingError: it is NaN.
+          NanLossDuringTrainingError: If the loss is NaN and `fail_on_nan_loss` is True.
         """
         if not np.isnan(extract_output(outputs, self._loss_tensor)):
             return None
@@ -254,10 +254,10 @@ def _listed(names: Mapping[str, str], outputs: Any) -> str:
 
 
 class PrintTensor(EveryN):
-    """Logs the values of tensors. `every_n` and `first_n` are the numbers of steps of `EveryN`.
+    """Logs the values of tensors. `every_n` and `first_n` are the step counts of `EveryN`.
 
     Args:
-      tensor_names: names of tensors, or a dictionary from what the log calls them to their names.
+      tensor_names: names of tensors, or a dictionary from labels for the log to these names.
     """
 
     def __init__(self, tensor_names: Mapping[str, str] | Iterable[str], every_n: int = 100, first_n: int = 1) -> None:
@@ -267,7 +267,7 @@ class PrintTensor(EveryN):
         )
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Asks for the tensors."""
+        """Requests the tensors."""
         return list(self._tensor_names.values())
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
@@ -279,7 +279,7 @@ class LoggingTrainable(EveryN):
     """Logs the values of the trainable variables. `every_n` and `first_n` are as for `PrintTensor`.
 
     Args:
-      scope: pattern that the names of the variables begin with, or None for all.
+      scope: pattern for the start of the variables' names, or None for all variables.
     """
 
     def __init__(self, scope: str | None = None, every_n: int = 100, first_n: int = 1) -> None:
@@ -288,7 +288,7 @@ class LoggingTrainable(EveryN):
         self._names: dict[str, str] = {}
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Asks for the variables."""
+        """Requests the variables."""
         for variable in ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=self._scope):
             if variable.name not in self._names:
                 self._names[variable.name] = _tensor_of(variable).name
@@ -300,13 +300,13 @@ class LoggingTrainable(EveryN):
 
 
 def _tensor_of(variable: Any) -> Any:
-    """A tensor with the variable's value that is in the graph already: the graph of a session can't grow."""
+    """Returns an existing tensor with the variable's value, because a session's graph can't grow."""
     element = getattr(variable, "_graph_element", None)
     return variable.value() if element is None else element
 
 
 class CaptureVariable(EveryN):
-    """Keeps the values of a tensor. `every_n` and `first_n` are as for `PrintTensor`.
+    """Stores the values of a tensor. `every_n` and `first_n` are as for `PrintTensor`.
 
     Args:
       var_name: name of the tensor, such as "weights:0".
@@ -319,23 +319,23 @@ class CaptureVariable(EveryN):
 
     @property
     def values(self) -> dict[Any, Any]:
-        """The values by the numbers of their steps."""
+        """The values by step number."""
         return self._var_values
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Asks for the tensor."""
+        """Requests the tensor."""
         return [self._var_name]
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
-        """Keeps the value."""
+        """Stores the value."""
         self._var_values[step] = extract_output(outputs, self._var_name)
 
 
 class GraphDump(BaseMonitor):
-    """Keeps the values of nearly all tensors, in each step. It is expensive.
+    """Stores the values of nearly all tensors in each step, which is expensive.
 
     Args:
-      ignore_ops: types of operations to leave out. None: `IGNORE_OPS`.
+      ignore_ops: types of operations to skip. If None, skips `IGNORE_OPS`.
     """
 
     IGNORE_OPS = ["Const", "Assign", "Identity", "Placeholder", "RandomUniform", "Cast", "RestoreSlice"]  # noqa: RUF012
@@ -347,24 +347,24 @@ class GraphDump(BaseMonitor):
         self._tensors: list[Any] = []
 
     def begin(self, max_steps: int | None = None) -> None:
-        """Chooses the tensors."""
+        """Selects the tensors."""
         super().begin(max_steps=max_steps)
         self._tensors = []
         for operation in ops.get_default_graph().get_operations():
             if operation.type in self._ignore_ops:
                 continue
             logging.info("op=%s name=%s.", operation.type, operation.name)
-            # The handle of a variable or of a dataset has no value.
+            # The handle of a variable or a dataset has no value.
             if operation.outputs and operation.outputs[0].dtype.name not in ("resource", "variant"):
                 self._tensors.append(operation.outputs[0])
 
     def step_begin(self, step: Any) -> list[Any]:
-        """Asks for the tensors."""
+        """Requests the tensors."""
         super().step_begin(step)
         return [tensor.name for tensor in self._tensors]
 
     def step_end(self, step: Any, output: Any) -> None:
-        """Keeps the values."""
+        """Stores the values."""
         super().step_end(step, output)
         self._data[step] = output
 
@@ -377,16 +377,16 @@ class GraphDump(BaseMonitor):
         """Compares the values with those of another monitor.
 
         Args:
-          other_dump: the other one.
+          other_dump: the other monitor.
           step: the step to compare.
-          atol: largest difference between arrays that counts as none.
+          atol: largest difference at which arrays are treated as equal.
 
         Returns:
-          The names of equal values; and a dictionary from the names of others to their difference, an array, or to the
-          two values.
+          The names of equal values, and a dictionary from the names of different values to their difference (if they
+          are arrays) or to the two values.
 
         Raises:
-          ValueError: the other monitor lacks a name at that step.
+          ValueError: If the other monitor lacks a name at that step.
         """
         matched: list[Any] = []
         others: dict[Any, Any] = {}

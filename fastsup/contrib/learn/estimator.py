@@ -1,5 +1,6 @@
-"""The Estimator of `tf.contrib.learn`, with `fit`: the other side of a `tf.estimator.Estimator`. And its RunConfig,
-whose cluster has workers and perhaps a master, and no separate chief.
+"""The Estimator of `tf.contrib.learn`, with `fit`, as a layer over `tf.estimator.Estimator`. And its RunConfig.
+
+A cluster of this RunConfig has workers and perhaps a master, and no separate chief.
 """
 
 from __future__ import annotations
@@ -64,16 +65,16 @@ class Evaluable(abc.ABC):
           x: data, or None with `input_fn`.
           y: labels of `x`.
           input_fn: function that returns the evaluation data: features and labels.
-          feed_fn: function that returns the dictionary to feed in a step, or None.
-          batch_size: size of the batches of `x`.
-          steps: number of batches. None: until the data ends.
-          metrics: dictionary from names to metrics, or None for those of the model.
+          feed_fn: function that returns the feed dictionary for a step, or None.
+          batch_size: number of rows of `x` per batch.
+          steps: number of batches. If None, evaluates until the data ends.
+          metrics: dictionary from names to metrics. If None, uses the model's metrics.
           name: name of the evaluation.
-          checkpoint_path: path of the checkpoint. None: the newest one.
+          checkpoint_path: path of the checkpoint. If None, uses the newest one.
           hooks: hooks for the evaluation.
 
         Returns:
-          Dictionary from names of metrics, and "global_step", to values.
+          Dictionary from metric names, and "global_step", to values.
         """
         raise NotImplementedError
 
@@ -98,8 +99,8 @@ class Trainable(abc.ABC):
           x: data, or None with `input_fn`.
           y: labels of `x`.
           input_fn: function that returns the training data: features and labels.
-          steps: number of steps. None: until the data ends.
-          batch_size: size of the batches of `x`.
+          steps: number of steps. If None, trains until the data ends.
+          batch_size: number of rows of `x` per batch.
           monitors: monitors and hooks for training.
           max_steps: global step at which training ends, instead of `steps`.
 
@@ -109,7 +110,7 @@ class Trainable(abc.ABC):
         raise NotImplementedError
 
 
-# What a program may change between the configuration that learn_runner gives and the one that the Estimator has.
+# Properties that a program may change between learn_runner's configuration and the Estimator's.
 _NOT_IN_UID = (
     "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs", "session_config",
     "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
@@ -122,7 +123,7 @@ def _tf_config() -> Any:
 
 
 def _address(cluster_spec: Any, task_type: str | None, task_id: int) -> str:
-    """The execution engine of a task: "" for a single process and for a task without a role."""
+    """Returns the execution engine of a task, which is "" for a single process and for a task without a role."""
     if not cluster_spec or not task_type or sum(map(cluster_spec.num_tasks, cluster_spec.jobs)) == 1:
         return ""
     source = "may be coming from the TF_CONFIG environment variable."
@@ -144,15 +145,15 @@ class ClusterConfig(TaskProperties):
     """The cluster and the role of this process, read from the environment variable TF_CONFIG.
 
     TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, "task", with "type" and "index", and
-    "environment", one of `Environment`. In the cloud the first master is the chief, elsewhere the first worker. A task
-    of the role "chief" is the chief everywhere.
+    "environment", one of `Environment`. In the cloud, the first master is the chief; elsewhere, the first worker is. A
+    task with the role "chief" is always the chief.
 
     Args:
-      master: the execution engine to train on. None: the address of this task, or "" for a single process.
-      evaluation_master: the execution engine to evaluate on. None: "".
+      master: the execution engine to train on. If None, uses the address of this task, or "" for a single process.
+      evaluation_master: the execution engine to evaluate on. If None, uses "".
 
     Raises:
-      ValueError: the cluster lacks this task.
+      ValueError: If the cluster lacks this task.
     """
 
     def __init__(self, master: str | None = None, evaluation_master: str | None = None) -> None:
@@ -178,25 +179,25 @@ class ClusterConfig(TaskProperties):
 
     @staticmethod
     def get_task_id() -> int:
-        """The index of this process among those of its role, from TF_CONFIG; 0 if there is none."""
+        """Returns the index of this process within its role, from TF_CONFIG, or 0 if there is none."""
         index = _tf_config().get("task", {}).get("index")
         return int(index) if index else 0
 
 
 class RunConfig(ClusterConfig, core.RunConfig):
-    """The settings of an Estimator as `tf.contrib.learn` had them. It is a `tf.estimator.RunConfig` too.
+    """The settings of an Estimator as in `tf.contrib.learn`. This is also a `tf.estimator.RunConfig`.
 
     The other arguments are those of `ClusterConfig` and `tf.estimator.RunConfig`.
 
     Args:
-      num_cores: number of threads, for `tf_config`. 0: TensorFlow chooses.
-      log_device_placement: True to log the devices of operations, for `tf_config`.
-      gpu_memory_fraction: part of each GPU's memory to use, for `tf_config`.
-      save_checkpoints_secs: seconds between two checkpoints. 0: 600, unless save_checkpoints_steps is given.
+      num_cores: number of threads, for `tf_config`. If 0, TensorFlow chooses.
+      log_device_placement: Whether to log the devices of operations, for `tf_config`.
+      gpu_memory_fraction: fraction of each GPU's memory to use, for `tf_config`.
+      save_checkpoints_secs: seconds between two checkpoints. If 0, uses 600 unless save_checkpoints_steps is given.
 
     Raises:
-      ValueError: an argument is out of its range, or TF_CONFIG is invalid.
-      TypeError: an argument is of the wrong type.
+      ValueError: If an argument is out of its range, or TF_CONFIG is invalid.
+      TypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -243,23 +244,23 @@ class RunConfig(ClusterConfig, core.RunConfig):
         )
 
     def _init_distributed_setting_from_environment_var(self, tf_config: dict[str, Any]) -> None:
-        """Leaves the cluster as `ClusterConfig` has read it."""
+        """Keeps the cluster that `ClusterConfig` read."""
         self._service = tf_config.get("service")
         self._global_id_in_cluster = None
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
-        """Leaves the session configuration as it was given."""
+        """Keeps the given session configuration."""
 
     @property
     def tf_config(self) -> Any:
-        """ConfigProto with the arguments about devices and threads. The servers of tasks are started with it."""
+        """ConfigProto with the arguments for devices and threads. The tasks' servers are started with this."""
         return self._tf_config
 
     def uid(self, whitelist: Any = None) -> str:
-        """A text that two configurations have in common if they describe the same run.
+        """Returns a text that is equal for two configurations of the same run.
 
         Args:
-          whitelist: names of properties that the text leaves out. None: those that don't affect the cluster.
+          whitelist: names of properties to leave out. If None, leaves out those that don't affect the cluster.
         """
         left_out = {f"_{name}" for name in (_NOT_IN_UID if whitelist is None else whitelist)}
         state = {name: value for name, value in vars(self).items() if name not in left_out and name[:2] != "__"}
@@ -269,11 +270,11 @@ class RunConfig(ClusterConfig, core.RunConfig):
 
 
 class NotFittedError(ValueError, AttributeError):
-    """An Estimator has no checkpoint, but an operation requires one."""
+    """Raised if an operation requires a checkpoint and the Estimator has none."""
 
 
 class _OneBatchHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Ends a prediction after one batch if the input is constant: no queue, no dataset, nothing that is fed."""
+    """Ends a prediction after one batch if the input is constant: it has no queue, dataset or feeds."""
 
     def begin(self) -> None:
         graph = ops.get_default_graph()
@@ -286,7 +287,7 @@ class _OneBatchHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 def _as_array(values: Any) -> Any:
-    """Data as float32 or int64: the types that the older Estimator fed."""
+    """Converts data to float32 or int64, the types that the older Estimator fed."""
     if isinstance(values, dict):
         return {name: _as_array(value) for name, value in values.items()}
     array = np.asarray(values)
@@ -296,7 +297,7 @@ def _as_array(values: Any) -> Any:
 
 
 def _input_of(x: Any, y: Any, input_fn: Any, batch_size: int | None, training: bool) -> Callable[[], Any]:
-    """The input function that was given, or one of the arrays that were given."""
+    """Returns the given input function, or an input function for the given arrays."""
     if input_fn is not None:
         if x is not None or y is not None:
             raise ValueError("Can not provide both input_fn and x or y.")
@@ -319,19 +320,19 @@ def _input_of(x: Any, y: Any, input_fn: Any, batch_size: int | None, training: b
 
 
 class Estimator(Evaluable, Trainable):
-    """Trains, evaluates and predicts with a model that a function builds, as `tf.contrib.learn.Estimator` did.
+    """Trains, evaluates and predicts with a model that a function builds, like `tf.contrib.learn.Estimator`.
 
     Args:
-      model_fn: function that builds the model: of `features`, `labels` and any of `mode`, `params`, `config` and
-        `model_dir`. It returns `ModelFnOps`, or predictions, loss and training operation, or an `EstimatorSpec`.
-      model_dir: directory for checkpoints, events and exports. None: that of `config`, or a temporary one.
-      config: `RunConfig`, of either kind. None: the default one.
+      model_fn: function that builds the model. Its arguments are `features`, `labels`, and any of `mode`, `params`,
+        `config` and `model_dir`. Returns `ModelFnOps`, a tuple (predictions, loss, train_op), or an `EstimatorSpec`.
+      model_dir: directory for checkpoints, events and exports. If None, uses the one in `config`, or a temporary one.
+      config: `RunConfig` of either kind. If None, uses the default one.
       params: hyperparameters for `model_fn`, or None.
-      feature_engineering_fn: function of features and labels that returns both, called before `model_fn`. None: none.
+      feature_engineering_fn: function of features and labels that returns both, called before `model_fn`; or None.
 
     Raises:
-      ValueError: there is no `model_fn`, it doesn't take `params` and there are some, or `model_dir` isn't that of
-        `config`.
+      ValueError: If there is no `model_fn`, `params` are given although it doesn't take them, or `model_dir` differs
+        from the one in `config`.
     """
 
     def __init__(
@@ -360,7 +361,7 @@ class Estimator(Evaluable, Trainable):
         self._core = self._made(RunConfig() if config is None else config, model_dir)
 
     def _made(self, config: Any, model_dir: Any, **options: Any) -> EstimatorV1:
-        """An Estimator of the same model. The options are those of `_spec`."""
+        """Creates an Estimator of the same model. Takes the options of `_spec`."""
 
         def model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
             return self._spec(features, labels, mode, config, **options)
@@ -377,7 +378,7 @@ class Estimator(Evaluable, Trainable):
         exporting: bool = False,
         head: str | None = None,
     ) -> Any:
-        """The model of the model_fn as an `EstimatorSpec`, with more metrics, or the head that an export serves."""
+        """Calls the model_fn. Returns an `EstimatorSpec` with additional metrics, or with the head for an export."""
         if self._feature_engineering_fn is not None:
             features, labels = self._feature_engineering_fn(features, labels)
         values = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
@@ -414,7 +415,7 @@ class Estimator(Evaluable, Trainable):
 
     @property
     def model_fn(self) -> Callable[..., Any]:
-        """The model_fn with the hyperparameters bound: a function of `features`, `labels`, `mode` and `config`."""
+        """The model_fn with bound hyperparameters: a function of `features`, `labels`, `mode` and `config`."""
         return self._spec
 
     def fit(
@@ -431,11 +432,11 @@ class Estimator(Evaluable, Trainable):
 
         Args:
           x: array or dictionary of arrays, or None with `input_fn`.
-          input_fn: function that makes the input: features and labels, or a `tf.data.Dataset` of both.
-          batch_size: size of the batches of `x`. None: all of `x`.
+          input_fn: function that creates the input: features and labels, or a `tf.data.Dataset` of both.
+          batch_size: number of rows of `x` per batch. If None, uses all rows.
 
         Raises:
-          ValueError: arguments don't go together.
+          ValueError: If the arguments contradict each other.
         """
         if steps is not None and max_steps is not None:
             raise ValueError("Can not provide both steps and max_steps.")
@@ -453,7 +454,7 @@ class Estimator(Evaluable, Trainable):
         batch_size: int | None = None,
         monitors: Iterable[Any] | None = None,
     ) -> Estimator:
-        """Trains a step, or a few. See `fit`."""
+        """Trains for one or a few steps. See `fit`."""
         return self.fit(x, y, input_fn, steps, batch_size, monitors)
 
     def evaluate(
@@ -470,16 +471,16 @@ class Estimator(Evaluable, Trainable):
         hooks: Any = None,
         log_progress: bool = True,
     ) -> Any:
-        """Evaluates the model. See `Evaluable.evaluate`; `x` and `y` are arrays or dictionaries of arrays.
+        """Evaluates the model. `x` and `y` are arrays or dictionaries of arrays. See `Evaluable.evaluate`.
 
         Args:
-          steps: number of batches. None or 0: until the data ends.
-          metrics: dictionary from names to `MetricSpec`s or functions, which come to those of the model.
-          log_progress: has no effect: progress is logged.
+          steps: number of batches. If None or 0, evaluates until the data ends.
+          metrics: dictionary from names to `MetricSpec`s or functions, in addition to the model's metrics.
+          log_progress: has no effect. Progress is always logged.
 
         Raises:
-          ValueError: arguments don't go together, or `metrics` isn't a dictionary.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If the arguments contradict each other, or `metrics` isn't a dictionary.
+          NotFittedError: If the model directory has no checkpoint.
         """
         if feed_fn is not None and input_fn is None:
             raise ValueError("Can not provide both feed_fn and x or y.")
@@ -500,20 +501,20 @@ class Estimator(Evaluable, Trainable):
         as_iterable: bool = True,
         iterate_batches: bool = False,
     ) -> Any:
-        """Predicts. The other arguments are those of `fit`.
+        """Predicts. The other arguments are the same as for `fit`.
 
         Args:
-          input_fn: as for `fit`; the labels may be missing.
-          outputs: names of the predictions. None: all.
-          as_iterable: True for an iterator, False for the predictions of the first batch.
-          iterate_batches: True to iterate over batches, False over single examples.
+          input_fn: as for `fit`, but the labels are optional.
+          outputs: names of the predictions. If None, returns all.
+          as_iterable: Whether to return an iterator. If False, returns the predictions of the first batch.
+          iterate_batches: Whether to iterate over batches instead of single examples.
 
         Returns:
           Iterator over predictions, or the predictions of the first batch: arrays, or dictionaries of arrays.
 
         Raises:
-          ValueError: arguments don't go together.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If the arguments contradict each other.
+          NotFittedError: If the model directory has no checkpoint.
         """
         data = _input_of(x, None, input_fn, batch_size, training=False)
         path = self._checkpoint(None)
@@ -532,11 +533,11 @@ class Estimator(Evaluable, Trainable):
             found.close()  # type: ignore[attr-defined]
 
     def get_variable_value(self, name: str) -> Any:
-        """The value of a variable in the newest checkpoint, by its name."""
+        """Returns the value of a variable in the newest checkpoint."""
         return self._core.get_variable_value(name)
 
     def get_variable_names(self) -> list[str]:
-        """The names of the variables in the newest checkpoint."""
+        """Returns the names of the variables in the newest checkpoint."""
         return self._core.get_variable_names()
 
     def export_savedmodel(
@@ -555,11 +556,11 @@ class Estimator(Evaluable, Trainable):
         Args:
           serving_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
           default_output_alternative_key: name of the head to serve, if there are several.
-          graph_rewrite_specs: must be None: TensorFlow 2 has no graph transforms.
+          graph_rewrite_specs: must be None, because TensorFlow 2 has no graph transforms.
 
         Raises:
-          ValueError: there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
-          NotFittedError: the model directory has no checkpoint.
+          ValueError: If there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
+          NotFittedError: If the model directory has no checkpoint.
         """
         if serving_input_fn is None:
             raise ValueError("serving_input_fn must be defined.")
@@ -577,11 +578,11 @@ class Estimator(Evaluable, Trainable):
         )
 
     def _serving_estimator(self, head: str | None) -> EstimatorV1:
-        """The Estimator of the same model as it is served. `head`: name of the head, or None for the only one."""
+        """Returns the Estimator of the same model for serving. `head` is the head's name, or None for the only one."""
         return self._made(self._core.config, None, exporting=True, head=head)
 
     def _checkpoint(self, path: Any) -> Any:
-        """The path that was given, or that of the newest checkpoint."""
+        """Returns the given path, or the path of the newest checkpoint."""
         found = path or self._core.latest_checkpoint()
         if not found:
             raise NotFittedError(f"Couldn't find trained model at {self.model_dir}.")

@@ -45,10 +45,10 @@ __all__ = [
 
 
 class InputFnOps(NamedTuple):
-    """The input of an exported model, for an estimator of the older kind.
+    """The input of an exported model, for an older estimator.
 
     Args:
-      features: dictionary from names to the tensors that the model gets.
+      features: dictionary from names to the model's input tensors.
       labels: the labels, or None.
       default_inputs: dictionary from names to the placeholders that a request feeds.
     """
@@ -69,11 +69,11 @@ def _of_receiver(receiver_fn: Callable[[], Any]) -> Callable[[], InputFnOps]:
 def build_parsing_serving_input_fn(
     feature_spec: Any, default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """A function for serving requests of serialized `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
+    """Creates a serving function for serialized `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
 
     Args:
       feature_spec: dictionary from names to `FixedLenFeature` or `VarLenFeature`.
-      default_batch_size: number of examples of a request. None: any.
+      default_batch_size: number of examples per request. If None, accepts any number.
 
     Returns:
       Function without arguments that returns `InputFnOps`.
@@ -82,11 +82,11 @@ def build_parsing_serving_input_fn(
 
 
 def build_default_serving_input_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], InputFnOps]:
-    """A function for serving requests that feed the features themselves. See `build_raw_serving_input_receiver_fn`.
+    """Creates a serving function for features as tensors. See `build_raw_serving_input_receiver_fn`.
 
     Args:
-      features: dictionary from names to tensors, whose types and shapes the placeholders get.
-      default_batch_size: number of examples of a request. None: any.
+      features: dictionary from names to tensors. The placeholders get their types and shapes.
+      default_batch_size: number of examples per request. If None, accepts any number.
 
     Returns:
       Function without arguments that returns `InputFnOps`.
@@ -95,18 +95,18 @@ def build_default_serving_input_fn(features: Any, default_batch_size: int | None
 
 
 def garbage_collect_exports(export_dir_base: Any, exports_to_keep: int | None) -> None:
-    """Deletes all but the newest exports of a directory. With None for their number, keeps all."""
+    """Deletes all but the newest exports in a directory. If `exports_to_keep` is None, keeps all."""
     collect_old_exports(export_dir_base, exports_to_keep)
 
 
 def get_most_recent_export(export_dir_base: Any) -> Path | None:
-    """The path of the newest export of a directory and its version, the time in seconds; None if there is none."""
+    """Returns the path and version (a time in seconds) of the newest export in a directory, or None."""
     names = list_exports(export_dir_base)
     return Path(os.path.join(os.fsdecode(export_dir_base), names[-1]), int(names[-1])) if names else None
 
 
 def as_receiver_fn(serving_input_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """A function that returns a `ServingInputReceiver`, from one that returns that or `InputFnOps`."""
+    """Wraps a function that returns `InputFnOps` or a `ServingInputReceiver`, so that it returns the latter."""
 
     def receiver_fn() -> Any:
         made = serving_input_fn()
@@ -123,18 +123,17 @@ def make_export_strategy(
     exports_to_keep: int | None = 5,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """An export strategy that exports each checkpoint it is given as a SavedModel.
+    """Creates an export strategy that exports each given checkpoint as a SavedModel.
 
-    The other arguments are those of `tf.estimator.Estimator.export_saved_model`.
+    The other arguments are the same as for `tf.estimator.Estimator.export_saved_model`.
 
     Args:
       serving_input_fn: function without arguments that returns a `ServingInputReceiver` or `InputFnOps`.
-      default_output_alternative_key: name of the head to serve, for an estimator of the older kind. None with an
-        `Estimator`.
-      exports_to_keep: number of exports to keep. None: all.
+      default_output_alternative_key: name of the head to serve, for an older estimator. None for an `Estimator`.
+      exports_to_keep: number of exports to keep. If None, keeps all.
 
     Returns:
-      An `ExportStrategy` of the name "Servo".
+      An `ExportStrategy` named "Servo".
     """
 
     def export_fn(
@@ -152,7 +151,7 @@ def make_export_strategy(
                     "default_output_alternative_key is not supported in core Estimator. Given: "
                     f"{default_output_alternative_key}"
                 )
-            # The class of version 2 hides it.
+            # Version 2 of the class hides this method.
             export = getattr(estimator, "export_savedmodel", partial(EstimatorV1.export_savedmodel, estimator))
             exported = export(export_dir_base, as_receiver_fn(serving_input_fn), **arguments)
         else:
@@ -177,14 +176,14 @@ def make_parsing_export_strategy(
     target_core: bool = False,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """As `make_export_strategy`, for requests of serialized `tf.Example`s.
+    """Creates an export strategy as `make_export_strategy` does, for requests with serialized `tf.Example`s.
 
     Args:
-      feature_columns: feature columns of `tf.feature_column`, which say how an example is parsed.
-      target_core: True for an `Estimator`, False for an estimator of the older kind. Either suits both.
+      feature_columns: feature columns from `tf.feature_column`, which determine how an example is parsed.
+      target_core: True for an `Estimator`, False for an older estimator. The result works for both.
 
     Returns:
-      An `ExportStrategy` of the name "Servo".
+      An `ExportStrategy` named "Servo".
     """
     feature_spec = feature_column_v2.make_parse_example_spec_v2(list(feature_columns))
     build: Any = build_parsing_serving_input_receiver_fn if target_core else build_parsing_serving_input_fn
@@ -201,12 +200,12 @@ def _has_smaller_loss(best: Any, candidate: Any) -> bool:
 
 
 class BestModelSelector:
-    """Tells whether a checkpoint is the best so far.
+    """Determines whether a checkpoint is the best so far.
 
     Args:
-      event_file_pattern: pattern of event files of earlier evaluations, to go on after a restart. None: none.
-      compare_fn: function of the best metrics and of others that returns True if the others are better. None: those of
-        the smaller loss are.
+      event_file_pattern: pattern for the event files of earlier evaluations, to resume after a restart; or None.
+      compare_fn: function of the best metrics and other metrics that returns True if the other metrics are better. If
+        None, the metrics with the smaller loss are better.
     """
 
     def __init__(
@@ -216,17 +215,17 @@ class BestModelSelector:
         self._best_eval_result = self._best_of_events(event_file_pattern)
 
     def update(self, checkpoint_path: Any, eval_result: Any) -> tuple[Any, Any]:
-        """Notes the metrics of a checkpoint.
+        """Records the metrics of a checkpoint.
 
         Args:
           checkpoint_path: path of the checkpoint.
           eval_result: its metrics.
 
         Returns:
-          The arguments, if the checkpoint is the best so far; else "" and None.
+          The arguments if the checkpoint is the best so far. Otherwise "" and None.
 
         Raises:
-          ValueError: the path is empty, or the metrics are None.
+          ValueError: If the path is empty, or the metrics are None.
         """
         if not checkpoint_path:
             raise ValueError("Checkpoint path is empty.")
@@ -260,16 +259,16 @@ def make_best_model_export_strategy(
     default_output_alternative_key: str | None = None,
     strip_default_attrs: bool | None = None,
 ) -> ExportStrategy:
-    """An export strategy that exports a checkpoint if its metrics are the best so far.
+    """Creates an export strategy that exports a checkpoint if its metrics are the best so far.
 
-    The other arguments are those of `make_export_strategy` and `BestModelSelector`.
+    The other arguments are the same as for `make_export_strategy` and `BestModelSelector`.
 
     Args:
-      model_dir: the model directory, to find earlier metrics after a restart. None: they are forgotten.
+      model_dir: the model directory, to find earlier metrics after a restart. If None, a restart forgets them.
       event_file_pattern: pattern of the event files in `model_dir`, such as "eval_continuous/*.tfevents.*".
 
     Returns:
-      An `ExportStrategy` of the name "best_model".
+      An `ExportStrategy` named "best_model".
     """
     strategy = make_export_strategy(
         serving_input_fn,
@@ -304,17 +303,17 @@ def extend_export_strategy(
     post_export_fn: Callable[[Any, Any], Any],
     post_export_name: str | None = None,
 ) -> ExportStrategy:
-    """An export strategy with a second step, which makes another SavedModel of the exported one.
+    """Adds a second step to an export strategy, which creates another SavedModel from the exported one.
 
     Args:
       base_export_strategy: the strategy of the first step.
-      post_export_fn: function of the path of the SavedModel and of a folder that writes the other one to a folder in
-        it, and returns its path.
-      post_export_name: name of the strategy. None: that of the first step.
+      post_export_fn: function of the SavedModel's path and a folder. It writes the other SavedModel to a folder inside
+        this folder and returns its path.
+      post_export_name: name of the strategy. If None, uses the first strategy's name.
 
     Returns:
-      The `ExportStrategy`. Its export raises a ValueError if `post_export_fn` returns a path outside its folder, and a
-      RuntimeError if the export exists.
+      The `ExportStrategy`. Its export raises ValueError if `post_export_fn` returns a path outside its folder, and
+      RuntimeError if the export already exists.
     """
 
     def export_fn(estimator: Any, export_dir_base: Any, checkpoint_path: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""The graph actions of `tf.contrib.learn`: run tensors in a separate session, with the values of a checkpoint."""
+"""Functions of `tf.contrib.learn` that run tensors in a separate session with the values of a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 def run_feeds_iter(
     output_dict: Mapping[str, Any], feed_dicts: Iterable[Any], restore_checkpoint_path: Any = None
 ) -> Iterator[Any]:
-    """Runs tensors once for each of several feeds.
+    """Runs tensors once for each of several feed dictionaries.
 
     Args:
       output_dict: dictionary from names to tensors of one graph.
-      feed_dicts: dictionaries to feed.
-      restore_checkpoint_path: path of a checkpoint to restore. None: the variables are initialized.
+      feed_dicts: the feed dictionaries.
+      restore_checkpoint_path: path of a checkpoint to restore. If None, initializes the variables.
 
     Yields:
-      Dictionary from the names to values, for each of the feeds.
+      Dictionary from names to values, for each feed dictionary.
 
     Raises:
-      ValueError: there is no tensor, or no feed.
+      ValueError: If there are no tensors, or no feed dictionaries.
     """
     if not output_dict:
         raise ValueError(f"output_dict is invalid: {output_dict}.")
@@ -65,32 +65,32 @@ def run_feeds_iter(
 def run_feeds(
     output_dict: Mapping[str, Any], feed_dicts: Iterable[Any], restore_checkpoint_path: Any = None
 ) -> list[Any]:
-    """The list of what `run_feeds_iter` yields."""
+    """Returns a list of the dictionaries that `run_feeds_iter` yields."""
     return list(run_feeds_iter(output_dict, feed_dicts, restore_checkpoint_path))
 
 
 def run_n(
     output_dict: Mapping[str, Any], feed_dict: Any = None, restore_checkpoint_path: Any = None, n: int = 1
 ) -> list[Any]:
-    """Runs tensors several times. The other arguments are those of `run_feeds_iter`.
+    """Runs tensors several times. The other arguments are the same as for `run_feeds_iter`.
 
     Args:
-      feed_dict: dictionary to feed each time, or None.
-      n: the number of times.
+      feed_dict: feed dictionary for every run, or None.
+      n: number of runs.
 
     Returns:
-      A dictionary from the names to values for each time.
+      A dictionary from names to values for each run.
     """
     return run_feeds(output_dict, [feed_dict] * n, restore_checkpoint_path)
 
 
 def infer(restore_checkpoint_path: Any, output_dict: Mapping[str, Any], feed_dict: Any = None) -> Any:
-    """Runs tensors once. The other arguments are those of `run_feeds_iter`.
+    """Runs tensors once. The other arguments are the same as for `run_feeds_iter`.
 
     Args:
-      feed_dict: dictionary to feed, or None.
+      feed_dict: feed dictionary, or None.
 
     Returns:
-      Dictionary from the names to values.
+      Dictionary from names to values.
     """
     return run_feeds(output_dict, [feed_dict], restore_checkpoint_path)[0]

@@ -1,4 +1,4 @@
-"""What a model_fn of `tf.contrib.learn` returns, ModelFnOps; its metrics, MetricSpec; and the constants of both."""
+"""ModelFnOps, the result of a model_fn of `tf.contrib.learn`; MetricSpec, its metrics; and their constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ModeKeys:
-    """What a model_fn is called for. A `tf.estimator.Estimator` passes the same strings."""
+    """Purposes of a call to a model_fn. A `tf.estimator.Estimator` passes the same strings."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -35,20 +35,20 @@ class ModeKeys:
 
     @classmethod
     def validate(cls, key: str) -> None:
-        """Refuses another mode.
+        """Refuses an unknown mode.
 
         Args:
           key: the mode.
 
         Raises:
-          ValueError: it isn't one of the three.
+          ValueError: If `key` isn't one of the three modes.
         """
         if key not in (cls.TRAIN, cls.EVAL, cls.INFER):
             raise ValueError(f"Invalid mode {key}.")
 
 
 class ProblemType:
-    """Which signature an exported model has."""
+    """Kinds of signatures of an exported model."""
 
     UNSPECIFIED = 0
     CLASSIFICATION = 1
@@ -57,7 +57,7 @@ class ProblemType:
 
 
 class MetricKey:
-    """Names of metrics. "%d" and "%f" stand for the number of a class and for a threshold."""
+    """Names of metrics. "%d" stands for the number of a class, and "%f" for a threshold."""
 
     LOSS = "loss"
     AUC = "auc"
@@ -90,7 +90,7 @@ class PredictionKey:
 
 
 class Environment:
-    """Where a job runs, as TF_CONFIG says it. In the cloud an Experiment starts the servers of its tasks."""
+    """Environments of a job in TF_CONFIG. In the cloud, an Experiment starts the servers of its tasks."""
 
     CLOUD = "cloud"
     GOOGLE = "google"
@@ -129,9 +129,9 @@ class ModelFnOps(_ModelFnOps):
 
     Args:
       mode: one of `ModeKeys`.
-      predictions: a tensor or a dictionary of tensors. Needed to evaluate and to predict.
-      loss: scalar tensor. Needed to train and to evaluate.
-      train_op: operation of a training step. Needed to train.
+      predictions: a tensor or a dictionary of tensors. Required for evaluation and prediction.
+      loss: scalar tensor. Required for training and evaluation.
+      train_op: operation of a training step. Required for training.
       eval_metric_ops: dictionary from names to metrics, or None.
       output_alternatives: dictionary from names of heads to pairs of a `ProblemType` and a dictionary of predictions,
         for exports; or None.
@@ -140,8 +140,8 @@ class ModelFnOps(_ModelFnOps):
       scaffold: `Scaffold`, or None.
 
     Raises:
-      ValueError: what the mode needs is missing, or a value is of the wrong kind.
-      TypeError: a hook is no `SessionRunHook`.
+      ValueError: If a value that the mode requires is missing, or a value has the wrong kind.
+      TypeError: If a hook isn't a `SessionRunHook`.
     """
 
     __slots__ = ()
@@ -190,7 +190,7 @@ class ModelFnOps(_ModelFnOps):
         )
 
     def estimator_spec(self, default_serving_output_alternative_key: str | None = None) -> Any:
-        """The same model for a `tf.estimator.Estimator`.
+        """Converts the model for a `tf.estimator.Estimator`.
 
         Args:
           default_serving_output_alternative_key: name of the head to serve, if there are several.
@@ -199,7 +199,7 @@ class ModelFnOps(_ModelFnOps):
           The `EstimatorSpec`.
 
         Raises:
-          ValueError: a head is of an unknown kind.
+          ValueError: If a head has an unknown kind.
         """
         heads = dict(self.output_alternatives or {})
         default = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
@@ -210,7 +210,7 @@ class ModelFnOps(_ModelFnOps):
             predictions=self.predictions,
             loss=self.loss,
             train_op=self.train_op,
-            # The Estimator adds the mean loss itself.
+            # The Estimator adds the mean loss.
             eval_metric_ops={name: ops for name, ops in self.eval_metric_ops.items() if name != MetricKey.LOSS},
             export_outputs={name: _export_output(*head) for name, head in heads.items()} or None,
             training_chief_hooks=self.training_chief_hooks,
@@ -236,14 +236,14 @@ def _export_output(problem_type: int | None, predictions: Any) -> Any:
     raise ValueError(f"Unknown problem_type={problem_type}")
 
 
-# Names of the parameters of metric functions, the first one preferred.
+# Names of metric functions' parameters, the preferred one first.
 _LABELS = ("labels", "label", "targets", "target")
 _PREDICTIONS = ("predictions", "prediction", "logits", "logit")
 _WEIGHTS = ("weights", "weight")
 
 
 def _parameter(function: str, parameters: tuple[str, ...], candidates: tuple[str, ...], required: bool) -> str | None:
-    """The name of a metric function's parameter for the labels, predictions or weights; None if there is none."""
+    """Returns the name of a metric function's parameter for the labels, predictions or weights, or None."""
     found = [name for name in candidates if name in parameters]
     if len(found) > 1:
         raise ValueError(f"Ambiguous arguments {set(found)}, must provide only one of {set(candidates)}.")
@@ -257,7 +257,7 @@ def _parameter(function: str, parameters: tuple[str, ...], candidates: tuple[str
 
 
 def _named(metric_fn: Callable[..., Any], function: str, needs_labels: bool, needs_weights: bool) -> Callable[..., Any]:
-    """A function of `labels`, `predictions` and `weights` that calls a metric function with its own parameters."""
+    """Wraps a metric function to take `labels`, `predictions` and `weights`, whatever its parameters are named."""
     parameters = tuple(function_utils.fn_args(metric_fn))
     labels_name = _parameter(function, parameters, _LABELS, needs_labels)
     predictions_name = _parameter(function, parameters, _PREDICTIONS, False)
@@ -280,7 +280,7 @@ def _named(metric_fn: Callable[..., Any], function: str, needs_labels: bool, nee
 
 
 def _member(kind: str, values: Any, key: str | None) -> Any:
-    """One of several labels or predictions; without a key, the only one."""
+    """Returns one of several labels or predictions. Without a key, returns the only one."""
     if key:
         if not isinstance(values, dict):
             raise ValueError(
@@ -300,17 +300,17 @@ def _member(kind: str, values: Any, key: str | None) -> Any:
 
 
 class MetricSpec:
-    """A metric function with the names of what it gets.
+    """A metric function and the names of its inputs.
 
     Args:
-      metric_fn: function of predictions and perhaps labels and weights, by these names, that returns a value, or a pair
-        of the value and an operation that updates it.
-      prediction_key: name of the prediction. None: the only one.
-      label_key: name of the label. None: the only one.
-      weight_key: name of the feature that has the weights. None: no weights.
+      metric_fn: function of predictions, and optionally labels and weights, with parameters of these names. Returns a
+        value, or a pair of the value and an operation that updates it.
+      prediction_key: name of the prediction. If None, uses the only one.
+      label_key: name of the label. If None, uses the only one.
+      weight_key: name of the feature with the weights. If None, uses no weights.
 
     Raises:
-      ValueError: the function takes no labels or weights and is to get some, or has two parameters for one of them.
+      ValueError: If labels or weights are given but the function doesn't take them, or it has two parameters for one.
     """
 
     def __init__(
@@ -337,12 +337,12 @@ class MetricSpec:
 
     @property
     def weight_key(self) -> str | None:
-        """The name of the feature that has the weights, or None."""
+        """The name of the feature with the weights, or None."""
         return self._weight_key
 
     @property
     def metric_fn(self) -> Callable[..., Any]:
-        """The function, called by the names `labels`, `predictions` and `weights`."""
+        """The function with parameters named `labels`, `predictions` and `weights`."""
         return self._metric_fn
 
     def __str__(self) -> str:
@@ -356,15 +356,15 @@ class MetricSpec:
 
         Args:
           inputs: dictionary of the features.
-          labels: the labels: a tensor or a dictionary of tensors.
-          predictions: the predictions: a tensor or a dictionary of tensors.
+          labels: the labels, as a tensor or a dictionary of tensors.
+          predictions: the predictions, as a tensor or a dictionary of tensors.
 
         Returns:
-          The result of the function.
+          The function's result.
 
         Raises:
-          ValueError: there are several labels or predictions and no name, or a name and a single one.
-          KeyError: there isn't one of that name.
+          ValueError: If there are several labels or predictions but no key, or a single one and a key.
+          KeyError: If the key doesn't exist.
         """
         prediction = _member("prediction", predictions, self.prediction_key)
         label = _member("label", labels, self.label_key)
@@ -379,7 +379,7 @@ class MetricSpec:
 def make_metrics_ops(metrics: Mapping[Any, Any], features: Any, labels: Any, predictions: Any) -> dict[str, Any]:
     """Calls several metric functions: `MetricSpec`s, or functions of predictions and labels. Returns results by name.
 
-    The name of such a function may be a pair of the name and that of the prediction.
+    The name of such a function may be a pair of a name and the prediction's name.
     """
     only_label = next(iter(labels.values())) if isinstance(labels, dict) and len(labels) == 1 else labels
     results = {}

@@ -1,6 +1,6 @@
-"""Monitors: what training called before there were hooks. `Experiment` takes them among its `train_monitors`.
+"""Monitors, the training callbacks before there were hooks. `Experiment` accepts them in `train_monitors`.
 
-`basic_monitors` has the base classes and the monitors of values; those that write files, and that evaluate, are here.
+`basic_monitors` contains the base classes and the monitors of values. The monitors here write files or evaluate.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ __all__ = [
 
 
 class SummarySaver(EveryN):
-    """Writes a summary.
+    """Writes a summary to the events.
 
     Args:
-      summary_op: the serialized summary, a string tensor; or None for that of `scaffold`.
-      save_steps: number of steps from one summary to the next.
-      output_dir: directory of the events. Only without `summary_writer`. None: that of the Estimator.
+      summary_op: the serialized summary, a string tensor. If None, uses the summary of `scaffold`.
+      save_steps: number of steps between two summaries.
+      output_dir: directory of the events. Only without `summary_writer`. If None, uses the Estimator's directory.
       summary_writer: `FileWriter` to write with.
       scaffold: `Scaffold` with the summary.
     """
@@ -80,13 +80,13 @@ class SummarySaver(EveryN):
         self._scaffold = scaffold
 
     def set_estimator(self, estimator: Any) -> None:
-        """Opens the events in the Estimator's directory, if no other was given."""
+        """Opens the events in the Estimator's directory, unless another directory was given."""
         super().set_estimator(estimator)
         if self._summary_writer is None:
             self._summary_writer = writer.FileWriter(estimator.model_dir)
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Asks for the summary."""
+        """Requests the summary."""
         if self._summary_op is None and self._scaffold is not None:
             self._summary_op = self._scaffold.summary_op
         return [] if self._summary_op is None else [self._summary_op]
@@ -108,8 +108,8 @@ class StepCounter(EveryN):
     """Writes the steps per second to the events, as `global_step/sec`.
 
     Args:
-      every_n_steps: number of steps from one value to the next.
-      output_dir: directory of the events. Only without `summary_writer`. None: that of the Estimator.
+      every_n_steps: number of steps between two values.
+      output_dir: directory of the events. Only without `summary_writer`. If None, uses the Estimator's directory.
       summary_writer: `FileWriter` to write with.
     """
 
@@ -123,15 +123,15 @@ class StepCounter(EveryN):
             self._summary_writer = writer_cache.FileWriterCache.get(output_dir)
 
     def set_estimator(self, estimator: Any) -> None:
-        """Opens the events in the Estimator's directory, if no other was given."""
+        """Opens the events in the Estimator's directory, unless another directory was given."""
         super().set_estimator(estimator)
         if self._summary_writer is None:
             self._summary_writer = writer_cache.FileWriterCache.get(estimator.model_dir)
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
-        """Writes the rate since the last time."""
+        """Writes the rate since the last call."""
         now = time.time()
-        # In a time that the clock can't tell from 0 there is no rate.
+        # If no time has passed on the clock, there is no rate.
         if self._last_reported_time is not None and self._summary_writer and now != self._last_reported_time:
             rate = (step - self._last_reported_step) / (now - self._last_reported_time)
             value = Summary.Value(tag=self._summary_tag, simple_value=rate)
@@ -140,18 +140,18 @@ class StepCounter(EveryN):
 
 
 class CheckpointSaver(BaseMonitor):
-    """Writes checkpoints: after the first step, by an interval, and at the end.
+    """Writes checkpoints after the first step, at intervals, and at the end.
 
     Args:
       checkpoint_dir: directory of the checkpoints.
-      save_secs: seconds between two checkpoints; or
+      save_secs: seconds between two checkpoints. Exclusive with `save_steps`.
       save_steps: steps between two checkpoints.
-      saver: `Saver` to write with; or None for that of `scaffold`.
-      checkpoint_basename: first part of the files' names.
+      saver: `Saver` to write with. If None, uses the saver of `scaffold`.
+      checkpoint_basename: prefix of the files' names.
       scaffold: `Scaffold` with the saver.
 
     Raises:
-      ValueError: both intervals are given, or none.
+      ValueError: If both intervals or neither are given.
     """
 
     def __init__(
@@ -180,12 +180,12 @@ class CheckpointSaver(BaseMonitor):
         self._last_saved_step: Any = None
 
     def begin(self, max_steps: int | None = None) -> None:
-        """Forgets the checkpoints of another training."""
+        """Forgets the checkpoints of an earlier training."""
         super().begin(max_steps)
         self._last_saved_time = self._last_begin_step = self._last_saved_step = None
 
     def step_begin(self, step: Any) -> list[Any]:
-        """Notes the step, for the checkpoint at the end."""
+        """Records the step for the checkpoint at the end."""
         super().step_begin(step)
         self._last_begin_step = step
         return []
@@ -223,10 +223,10 @@ _USE_EXPORT_STRATEGY = (
 
 
 class ExportMonitor(EveryN):
-    """Exports an estimator of the older kind, which has a method `export`.
+    """Exports an older estimator, which has a method `export`.
 
     Args:
-      every_n_steps: number of steps from one export to the next.
+      every_n_steps: number of steps between two exports.
       export_dir: directory of the exports.
       input_fn: argument of `export`.
       input_feature_key: argument of `export`.
@@ -271,7 +271,7 @@ class ExportMonitor(EveryN):
 
     @property
     def signature_fn(self) -> Any:
-        """The function that makes the signatures."""
+        """The function that creates the signatures."""
         return self._signature_fn
 
     @property
@@ -283,7 +283,7 @@ class ExportMonitor(EveryN):
         """Exports.
 
         Raises:
-          ValueError: the estimator is a `tf.estimator.Estimator`.
+          ValueError: If the estimator is a `tf.estimator.Estimator`.
         """
         self._export(
             "Skipping exporting because the existing checkpoint has already been exported. "
@@ -294,7 +294,7 @@ class ExportMonitor(EveryN):
         """Exports the last checkpoint, if there is one.
 
         Raises:
-          ValueError: the estimator is a `tf.estimator.Estimator`.
+          ValueError: If the estimator is a `tf.estimator.Estimator`.
         """
         super().end(session=session)
         if checkpoint_management.latest_checkpoint(self._estimator.model_dir) is None:
@@ -315,22 +315,22 @@ class ValidationMonitor(EveryN):
     """Evaluates new checkpoints during training.
 
     Args:
-      x: data, for an estimator of the older kind.
+      x: data, for an older estimator.
       y: labels of `x`.
       input_fn: function that returns the evaluation data.
-      batch_size: size of the batches of `x`.
-      eval_steps: number of batches. None: until the data ends.
-      every_n_steps: number of steps from one check for a new checkpoint to the next.
-      metrics: metrics, for an estimator of the older kind.
+      batch_size: number of rows of `x` per batch.
+      eval_steps: number of batches. If None, evaluates until the data ends.
+      every_n_steps: number of steps between two checks for a new checkpoint.
+      metrics: metrics, for an older estimator.
       hooks: hooks for the evaluation.
-      early_stopping_rounds: number of steps without a better metric after which training ends. None: it doesn't.
+      early_stopping_rounds: number of steps without a better metric after which training ends. If None, never ends it.
       early_stopping_metric: name of that metric.
-      early_stopping_metric_minimize: True if a smaller value is better.
+      early_stopping_metric_minimize: Whether a smaller value is better.
       name: name of the evaluation.
-      check_interval_secs: minimum seconds from one check to the next. None: 0.
+      check_interval_secs: minimum seconds between two checks. If None, uses 0.
 
     Raises:
-      ValueError: there is neither `x` nor `input_fn`.
+      ValueError: If there is neither `x` nor `input_fn`.
     """
 
     def __init__(
@@ -374,17 +374,17 @@ class ValidationMonitor(EveryN):
 
     @property
     def early_stopped(self) -> bool:
-        """True if the monitor has ended training."""
+        """True if the monitor ended training."""
         return self._early_stopped
 
     @property
     def best_step(self) -> Any:
-        """The step at which the metric of early stopping was best, or None."""
+        """The step with the best value of the early-stopping metric, or None."""
         return self._best_value_step
 
     @property
     def best_value(self) -> Any:
-        """The best value of the metric of early stopping, or None."""
+        """The best value of the early-stopping metric, or None."""
         return self._best_value
 
     @property
@@ -406,14 +406,14 @@ class ValidationMonitor(EveryN):
         return self._estimator.evaluate(input_fn=self.input_fn, steps=self.eval_steps, hooks=self.hooks, name=self.name)
 
     def every_n_step_end(self, step: Any, outputs: Any) -> bool:
-        """Evaluates the newest checkpoint, if it is new.
+        """Evaluates the newest checkpoint if it is new.
 
         Returns:
           True to end training.
 
         Raises:
-          ValueError: the monitor has no Estimator, an argument doesn't go with it, or the metric isn't among those that
-            it evaluates.
+          ValueError: If the monitor has no Estimator, an argument isn't valid for its kind, or the metric isn't among
+            the evaluated ones.
         """
         if self._estimator is None:
             raise ValueError("Missing call to set_estimator.")
@@ -469,11 +469,11 @@ def get_default_monitors(
     output_dir: Any = None,
     summary_writer: Any = None,
 ) -> list[Any]:
-    """The monitors that most trainings have.
+    """Creates the monitors that most training programs use.
 
     Args:
-      loss_op: the loss, which a `PrintTensor` logs. None: none.
-      summary_op: the serialized summary, which a `SummarySaver` writes. None: none.
+      loss_op: the loss to log with a `PrintTensor`, or None.
+      summary_op: the serialized summary to write with a `SummarySaver`, or None.
       save_summary_steps: argument of the `SummarySaver`.
       output_dir: argument of the `SummarySaver`.
       summary_writer: argument of the `SummarySaver`.

@@ -1,8 +1,8 @@
-"""The archived package tensorflow-estimator 2.15, which has the canned models: its modules, and their public names.
+"""Loads the canned models from the archived package tensorflow-estimator 2.15, and lists their public names.
 
-The modules import `tensorflow` and modules of `tensorflow_estimator` by their names. Each gets its own
-`__import__`, which finds other modules under these names. So nothing of TensorFlow is changed for other code, and the
-package tensorflow_estimator as it is installed, which current TensorFlow can't import, is never imported.
+The modules import `tensorflow` and `tensorflow_estimator` by these names. Each module gets its own `__import__`, which
+maps the names to other modules. Other code still sees the original TensorFlow. The installed package
+tensorflow_estimator, which current TensorFlow can't import, is never imported.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = [
 ]
 
 _DISTRIBUTION, _VERSION = "tensorflow-estimator", "2.15."
-# The folders and modules of models. The others need what current TensorFlow lacks, and fastsup has them itself.
+# The archive's folders and modules with models. The rest needs what current TensorFlow lacks; fastsup replaces it.
 _MODELS = frozenset({"canned", "head", "keras_lib"})
 
 
 def _folder() -> Path | None:
-    """The folder of the models' modules; None if the archive isn't installed in the version that fastsup knows."""
+    """Returns the folder of the models' modules, or None if the supported version of the archive isn't installed."""
     try:
         found = metadata.distribution(_DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -49,7 +49,7 @@ def _folder() -> Path | None:
 
 
 def _remedy() -> str:
-    """What to install, and how."""
+    """Returns the installation command."""
     return (
         "pip install 'fastsup[canned]'; where TensorFlow is tensorflow-cpu: pip install tensorflow-estimator==2.15.0, "
         f"and then {install_command()}."
@@ -57,7 +57,7 @@ def _remedy() -> str:
 
 
 def absence() -> str | None:
-    """What is missing for the canned models: a sentence that says what to install. None if all is there."""
+    """Returns a sentence with what is missing for the canned models and how to install it, or None if all is there."""
     needs = f"it needs the archived package {_DISTRIBUTION} 2.15.0"
     try:
         version = metadata.version(_DISTRIBUTION)
@@ -71,14 +71,14 @@ def absence() -> str | None:
 
 
 def is_installed() -> bool:
-    """Whether the canned models can be loaded."""
+    """Returns True if the canned models can be loaded."""
     return absence() is None
 
 
 def model_file(name: str) -> tuple[Path, bool] | None:
-    """The file of a module of the archive, by its short name, and whether the module is a package.
+    """Returns the file of a module of the archive, given its short name, and whether the module is a package.
 
-    None if the module holds no models, the archive has no such module, or the archive isn't installed.
+    Returns None if the module has no models, the archive has no such module, or the archive isn't installed.
     """
     folder = _folder()
     if folder is None or name.partition(".")[0] not in _MODELS:
@@ -91,10 +91,10 @@ def model_file(name: str) -> tuple[Path, bool] | None:
 
 
 _ARCHIVE = "tensorflow_estimator.python.estimator"
-# A module of the archive is found under this name in `sys.modules`, for what looks up the module of a class.
+# The archive's modules have names with this prefix in `sys.modules`, for code that looks up the module of a class.
 _PREFIX = f"{__package__}.archived"
 
-# What functions of the archive get, by their modules.
+# Decorators for functions of the archive, by module.
 _ADDITIONS: dict[str, dict[str, Any]] = {
     "canned.optimizers": {"get_optimizer_instance_v2": accepting_keras_3},
     "keras_lib": {"model_to_estimator": refusing_keras_3},
@@ -110,7 +110,7 @@ def _import(
     fromlist: tuple[str, ...] | None = (),
     level: int = 0,
 ) -> Any:
-    """The `__import__` of the modules of the archive."""
+    """Replaces `__import__` in the modules of the archive."""
     if level == 0 and name == "tensorflow":
         return tensorflow_with_keras_2()
     if level == 0 and (name == _ARCHIVE or name.startswith(_ARCHIVE + ".")):
@@ -133,7 +133,7 @@ def _found(name: str) -> Any:
 
 
 def model_module(name: str) -> ModuleType:
-    """A module of the archive. It is loaded at the first call, once per process."""
+    """Returns a module of the archive. The first call loads it."""
     full_name = f"{_PREFIX}.{name}"
     with _lock:
         module = sys.modules.get(full_name)
@@ -185,7 +185,7 @@ _HEADS = {
     "RegressionHead": "regression_head",
 }
 _EITHER = {name: (f"head.{module}", name) for name, module in _HEADS.items()}
-# The names of `tf.compat.v1.estimator` and of `tf.estimator`, each with its module in the archive and its name there.
+# The names of `tf.compat.v1.estimator` and `tf.estimator`, each with its module and its name in the archive.
 V1 = _EITHER | _of_version("")
 V2 = _EITHER | _of_version("V2") | {"model_to_estimator": ("keras_lib", "model_to_estimator")}
 # The names of `experimental`, in both.
@@ -200,7 +200,7 @@ EXPERIMENTAL = {
 
 
 def canned_object(module: str, name: str, names: dict[str, tuple[str, str]]) -> Any:
-    """A class or function of the archive, by a table of names. The archive is loaded at the first call."""
+    """Returns a class or function of the archive, as listed in a table of names. The first call loads the archive."""
     missing = absence()
     if missing is not None:
         raise absent_name_error(module, name, missing)
@@ -208,7 +208,7 @@ def canned_object(module: str, name: str, names: dict[str, tuple[str, str]]) -> 
     return getattr(model_module(path), short)
 
 
-# What takes the place of names that neither fastsup nor the archive has: pairs of a pattern and a sentence.
+# Alternatives to names that neither fastsup nor the archive has: pairs of a pattern and a sentence.
 ALTERNATIVES = (
     (
         "BoostedTrees(Classifier|Estimator|Regressor)|DNNWithLayerAnnotationsClassifier",

@@ -1,4 +1,4 @@
-"""Keras 2 for the models of the archive, and what programs give to these models from Keras 3."""
+"""Gives the archived models Keras 2, and converts the Keras 3 objects that programs pass to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class _Interface(ModuleType):
-    """A module of TensorFlow's interface, in which some names have other values."""
+    """A module of TensorFlow's interface in which some names have other values."""
 
     def __init__(self, module: Any, **others: Any) -> None:
         super().__init__(module.__name__, module.__doc__)
@@ -37,7 +37,7 @@ class _Interface(ModuleType):
 
 @functools.cache
 def tensorflow_with_keras_2() -> ModuleType:
-    """The module. `tf.keras` and `tf.compat.v1.layers` are those of tf_keras, whatever Keras the program uses."""
+    """Returns `tensorflow` with `tf.keras` and `tf.compat.v1.layers` from tf_keras, whatever Keras the program uses."""
     try:
         v2 = importlib.import_module("tf_keras.api._v2.keras")
         v1 = importlib.import_module("tf_keras.api._v1.keras")
@@ -62,7 +62,7 @@ def tensorflow_with_keras_2() -> ModuleType:
 
 _SET_VARIABLE = f"{SWITCH}: tf.keras is then Keras 2"
 _CONVERTED = frozenset({"Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"})
-# Arguments that Keras 2 takes as well, but not as None. And those that it doesn't take, with the values for "off".
+# Arguments that Keras 2 also takes, but not as None. Then arguments that it doesn't take, with their "off" values.
 _CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 _OFF: dict[str, Any] = {
     "weight_decay": (None, 0.0),
@@ -74,7 +74,7 @@ _WITHOUT_MEANING = ("ema_momentum", "ema_overwrite_frequency", "jit_compile")
 
 
 def _is_of_keras_3(value: Any, name: str) -> bool:
-    """Whether a value is an object of a class of Keras 3, without an import of Keras."""
+    """Returns True if a value is an instance of a Keras 3 class. Doesn't import Keras."""
     keras = sys.modules.get("keras")
     kind: Any = keras
     for part in name.split("."):
@@ -83,7 +83,7 @@ def _is_of_keras_3(value: Any, name: str) -> bool:
 
 
 def _converted(optimizer: Any) -> Any:
-    """The optimizer of Keras 2 that does what an optimizer of Keras 3 does."""
+    """Returns the Keras 2 equivalent of a Keras 3 optimizer."""
     name = type(optimizer).__name__
     if name in _CONVERTED:
         advice = f"Pass the optimizer of Keras 2, tf_keras.optimizers.legacy.{name}, or a function that makes it."
@@ -118,7 +118,7 @@ def _converted(optimizer: Any) -> Any:
                 f"Canned models don't know the learning rate schedule {rate['class_name']} of Keras 3. {advice}"
             )
         config["learning_rate"] = schedule(**rate["config"])
-    # The name is part of the variables' names. Keras 3 numbers names that the program doesn't give, per process.
+    # The name is part of the variables' names, and Keras 3 numbers default names across the process.
     if re.fullmatch(rf"({name.lower()}|rm_sprop)(_\d+)?", config["name"]):
         config["name"] = name
     logging.log_first_n(
@@ -133,7 +133,7 @@ def _converted(optimizer: Any) -> Any:
 
 
 def accepting_keras_3(get_optimizer: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets `get_optimizer_instance_v2` of the archive take optimizers of Keras 3."""
+    """Makes the archive's `get_optimizer_instance_v2` accept Keras 3 optimizers."""
 
     @functools.wraps(get_optimizer)
     def get_optimizer_of_keras_2(opt: Any, learning_rate: Any = None) -> Any:
@@ -146,7 +146,7 @@ def accepting_keras_3(get_optimizer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refusing_keras_3(model_to_estimator: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets `model_to_estimator` of the archive say which models it takes."""
+    """Makes the archive's `model_to_estimator` raise a helpful error for Keras 3 models."""
 
     @functools.wraps(model_to_estimator)
     def model_of_keras_2_to_estimator(keras_model: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What takes the place of modules of tensorflow_estimator without models: fastsup's classes, names and optimizers."""
+"""fastsup's classes, names and optimizers that replace the modules of tensorflow_estimator without models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class MetricKeys:
-    """Names of metrics. "%g", "%d" and "%s" stand for a threshold, the number and the name of a class."""
+    """Names of metrics. "%g" stands for a threshold, "%d" for the number of a class and "%s" for its name."""
 
     LOSS = "loss"
     LOSS_MEAN = "average_loss"
@@ -81,7 +81,7 @@ _OPTIMIZERS = {
 
 
 def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
-    """The optimizer that an argument describes.
+    """Returns the optimizer for an object, function or name.
 
     Args:
       opt: a `tf.compat.v1.train.Optimizer`, a function that returns one, or a name: "Adagrad", "Adam", "Ftrl",
@@ -92,7 +92,7 @@ def get_optimizer_instance(opt: Any, learning_rate: float | None = None) -> Any:
       The `tf.compat.v1.train.Optimizer`.
 
     Raises:
-      ValueError: there is no optimizer of that name, a name comes without learning rate, or `opt` is something else.
+      ValueError: If the name is unknown or has no learning rate, or `opt` is something else.
     """
     if isinstance(opt, str):
         if opt not in _OPTIMIZERS:
@@ -111,7 +111,7 @@ AVERAGE_LOSS_METRIC_KEY = "average_loss"
 
 
 def estimator_export(*names: str, **names_by_version: Any) -> Callable[[Any], Any]:
-    """A decorator that does nothing: it marked what the public interface had.
+    """Returns a decorator that does nothing. TensorFlow's decorator exported names to its public interface.
 
     Args:
       *names: the public names.
@@ -122,7 +122,7 @@ def estimator_export(*names: str, **names_by_version: Any) -> Callable[[Any], An
 
 
 class _UsageGauge:
-    """Stands for the gauge in which the models recorded their use for the authors of TensorFlow."""
+    """A gauge that records nothing. TensorFlow's gauge counted uses of the models."""
 
     def get_cell(self, *labels: str) -> _UsageGauge:
         del labels
@@ -132,7 +132,7 @@ class _UsageGauge:
         del value
 
 
-# By their names below `tensorflow_estimator.python.estimator`.
+# Keys are names relative to `tensorflow_estimator.python.estimator`.
 OUR_MODULES: dict[str, Any] = {
     "estimator": SimpleNamespace(
         Estimator=EstimatorV1,

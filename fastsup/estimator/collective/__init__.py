@@ -1,1 +1,1 @@
-"""Training with MultiWorkerMirroredStrategy: one task of a job of collectives."""
+"""Training with MultiWorkerMirroredStrategy: one task of a collective job."""

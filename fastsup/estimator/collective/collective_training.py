@@ -1,4 +1,4 @@
-"""One task's training with MultiWorkerMirroredStrategy: its server, signals and hook, its session, and its end."""
+"""One task's training with MultiWorkerMirroredStrategy: its server, stop signals, hook and session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class StopSignals:
-    """Records SIGTERM and SIGINT, where the program doesn't handle them. The sessions go on.
+    """Records SIGTERM and SIGINT unless the program handles them. The sessions continue.
 
     Attributes:
       number: number of the signal that was received, or 0.
@@ -50,7 +50,7 @@ class StopSignals:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Watches during a `with` block. Only the main thread can."""
+        """Records signals during a `with` block. Works only in the main thread."""
         watches = stop_signals.install("all workers will end after the next step, with a checkpoint.", self._receive)
         try:
             yield
@@ -62,14 +62,14 @@ class StopSignals:
         self.number = number
 
     def raise_pending(self) -> None:
-        """Raises what the received signal stands for."""
+        """Raises the exception for the received signal, if there is one."""
         interrupt = stop_signals.interrupt_of(self.number)
         if interrupt is not None:
             raise interrupt
 
 
 class CollectiveStepHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Goes before all other hooks, so that their own work after a step counts as none that waits for other tasks."""
+    """Measures steps. Runs before all other hooks, so that their work isn't counted as waiting for other tasks."""
 
     def __init__(self, membership: Membership, signals: StopSignals) -> None:
         self._membership = membership
@@ -77,12 +77,12 @@ class CollectiveStepHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
         self._asked = False
 
     def before_run(self, run_context: Any) -> None:
-        """Begins a step."""
+        """Marks the start of a step."""
         del run_context
         self._membership.begin_wait()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Ends a step. Requests a stop if it was the last one of all tasks."""
+        """Marks the end of a step. Requests a stop after the last step of all tasks."""
         del run_values
         if self._membership.end_step():
             run_context.request_stop()
@@ -93,7 +93,7 @@ class CollectiveStepHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 class _WatchedSessionManager(SessionManager):
-    """Shows each session to the membership before anything runs in it."""
+    """Registers each session with the membership before anything runs in it."""
 
     def __init__(self, membership: Membership, **options: Any) -> None:
         super().__init__(**options)
@@ -106,7 +106,7 @@ class _WatchedSessionManager(SessionManager):
 
 
 class CollectiveSessionCreator(ChiefSessionCreator):
-    """Makes a task's session once all tasks are there: each initializes the model, from the values of the first."""
+    """Creates a task's session once all tasks are there. Each initializes the model from the values of the first."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class CollectiveSessionCreator(ChiefSessionCreator):
         return manager
 
     def create_session(self) -> Any:
-        """Waits for the other tasks, and makes a session."""
+        """Waits for the other tasks, and creates a session."""
         self._finalize_graph()
         self._membership.join(self._limit_secs, self._interrupted)
         self._membership.begin_wait()
@@ -142,18 +142,18 @@ class CollectiveSessionCreator(ChiefSessionCreator):
 
 
 class CollectiveSession(MonitoredSession):
-    """A `MonitoredSession` that doesn't recover: TensorFlow's collectives can't, once a task is lost."""
+    """A `MonitoredSession` without recovery, because TensorFlow's collectives can't recover from the loss of a task."""
 
     def __init__(self, session_creator: CollectiveSessionCreator, hooks: list[Any], profiler: Any) -> None:
         with session_role("train"):
-            # The tasks agree on a stop, by `StopSignals`.
+            # The tasks agree on a stop through `StopSignals`.
             _MonitoredSession.__init__(
                 self, session_creator, hooks, should_recover=False, handle_signals=False, profiler=profiler
             )
 
 
 def leader_hooks(scaffold: Any, config: Any, summary_steps: int | None, count_steps: int | None) -> list[Any]:
-    """The hooks that write events, as in `MonitoredTrainingSession`."""
+    """Returns the hooks that write events, as in `MonitoredTrainingSession`."""
     hooks: list[Any] = []
     if count_steps:
         hooks.append(train.StepCounterHook(count_steps, output_dir=config.model_dir))
@@ -162,7 +162,7 @@ def leader_hooks(scaffold: Any, config: Any, summary_steps: int | None, count_st
     return hooks
 
 
-# What a run raises that waits for a lost task, besides errors that are the task's own.
+# Errors that a run raises if it waits for a lost task. The task's own errors can have the same types.
 _PERHAPS_LOST = (
     errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.FailedPreconditionError,
     errors.DeadlineExceededError, errors.InternalError, errors.UnknownError,
@@ -170,7 +170,7 @@ _PERHAPS_LOST = (
 
 
 class CollectiveTraining:
-    """What a task's training has alongside its graph."""
+    """The parts of a task's training outside its graph."""
 
     def __init__(self, config: Any, session_config: Any, membership: Membership) -> None:
         self._config = config
@@ -179,7 +179,7 @@ class CollectiveTraining:
         self.signals: StopSignals = StopSignals()
 
     def new_saver_hook(self, **options: Any) -> LeaderSaverHook:
-        """Makes the hook that saves the checkpoints."""
+        """Creates the hook that saves the checkpoints."""
         return LeaderSaverHook(self.membership, **options)
 
     def open_session(
@@ -190,7 +190,7 @@ class CollectiveTraining:
         summary_steps: int | None,
         count_steps: int | None,
     ) -> CollectiveSession:
-        """Makes the session, once all tasks are there."""
+        """Creates the session once all tasks are there."""
         config, scaffold, step = self._config, spec.scaffold, [spec.train_op, spec.loss]
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
         given = [hook for hook in (*hooks, *chief_hooks) if isinstance(hook, TFCheckpointSaverHook)]
@@ -216,7 +216,7 @@ class CollectiveTraining:
         return CollectiveSession(creator, [*own, *others], config.profiler)
 
     def explain(self, error: BaseException) -> BaseException:
-        """The error of the lost task that has led to an error; or that error, if none is lost."""
+        """Returns the error for the lost task that caused an error, or the same error if no task is lost."""
         loss = None
         if isinstance(error, _PERHAPS_LOST) and not hasattr(error, "loss"):
             loss = self.membership.find_loss()
@@ -246,13 +246,13 @@ def _membership_of(config: Any, checkpoint: str | None) -> Membership:
 def collective_training(
     config: Any, strategy: Any, session_config: Any, checkpoint: str | None
 ) -> Iterator[CollectiveTraining]:
-    """This task's part in a training of collectives, for a `with` block in which it trains."""
+    """Makes this task a member of collective training during a `with` block."""
     own_config = config_pb2.ConfigProto()
     own_config.CopyFrom(session_config)
     extended = strategy.extended
     if extended._cluster_spec:
         strategy.configure(own_config)
-    else:  # Made before TF_CONFIG was set.
+    else:  # The strategy was created before TF_CONFIG was set.
         strategy.configure(own_config, config.cluster_spec, config.task_type, config.task_id)
     if not getattr(extended, "_std_server_started", False):
         ensure_server(config, own_config)

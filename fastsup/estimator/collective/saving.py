@@ -1,7 +1,8 @@
-"""Saves of a model whose variables are reduced over all tasks when they are read: every task must take part in them.
+"""Saves of a model with variables that are reduced over all tasks when they are read. Every task must take part.
 
-Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalization. The leader writes the
-files; the others run the operations that the leader's save waits for. Of any other model the leader saves on its own.
+Such variables have `VariableSynchronization.ON_READ`, for example the averages of a batch normalization. The leader
+writes the files. The other tasks run the operations that the leader's save waits for. The leader saves any other
+model on its own.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ __all__ = ["FollowerSaverHook", "LeaderSaverHook", "check_lone_runs"]
 
 
 def upstream_collectives(elements: list[Any]) -> list[Any]:
-    """The collective operations that a run of some tensors and operations needs."""
+    """Returns the collective operations that tensors and operations depend on."""
     return [op for op in upstream_operations(elements) if op.type.startswith("Collective")]
 
 
 def collectives_of_save(saver: Any, graph: Any) -> list[Any]:
-    """The collective operations that a save runs."""
+    """Returns the collective operations that a save runs."""
     if saver is None:
         return []
     return upstream_collectives([graph.as_graph_element(saver.as_saver_def().save_tensor_name)])
 
 
 def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: list[Any]) -> None:
-    """Refuses what the leader alone would run, and what would wait for the other tasks without an end."""
+    """Refuses operations that the leader would run alone, and which would then wait forever for the other tasks."""
     saved = collectives_of_save(scaffold.saver, graph)
     if saved and saver_hooks:
         raise ValueError(
@@ -52,7 +53,7 @@ def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: lis
 
 
 class LeaderSaverHook(train.CheckpointSaverHook):
-    """Saves the checkpoints of a training of collectives."""
+    """Saves the checkpoints of collective training."""
 
     _schedule_reads = train.CheckpointSaverHook._schedule_reads | {"_collective"}
 
@@ -61,7 +62,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
         self._membership = membership
         self._by_time = options.get("save_steps") is None
         self._collective = False
-        # The number of steps after which all tasks save, once the time is up.
+        # The number of runs after which all tasks save. It is set once the time is up.
         self._save_after: int | None = None
 
     def after_create_session(self, session: Any, coord: Any) -> None:
@@ -75,11 +76,11 @@ class LeaderSaverHook(train.CheckpointSaverHook):
         super().after_create_session(session, coord)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Saves if it is time for it."""
+        """Saves if a save is due."""
         if not (self._collective and self._by_time):
             super().after_run(run_context, run_values)
         elif self._save_after is None:
-            # The others learn of it first: they may be in the next step.
+            # Notify the other tasks first, because they may be in the next step already.
             if self._timer.should_trigger_for_step(run_values.results + 1):
                 self._save_after = self._membership.ask_save()
         elif self._membership.status.runs >= self._save_after:
@@ -92,7 +93,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
     def _save(self, session: Any, step: Any) -> bool:
         if not self._collective:
             return super()._save(session, step)
-        # Whether a restored checkpoint may stay as it is, each task would have to decide alike.
+        # Otherwise each task would have to decide whether to keep a restored checkpoint, with the same result.
         session._forget_checkpoint()
         self._membership.begin_wait()
         try:
@@ -108,7 +109,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
 
 
 class FollowerSaverHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Takes part in the leader's saves, where they wait for it. `save_steps` is None if the leader decides by time."""
+    """Takes part in the leader's saves. `save_steps` is None if the leader decides by time."""
 
     def __init__(self, membership: Membership, scaffold: Any, save_steps: int | None) -> None:
         self._membership = membership

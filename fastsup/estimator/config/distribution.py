@@ -1,4 +1,4 @@
-"""The `tf.distribute` strategies of a RunConfig: which are supported, and what they need of the session."""
+"""The `tf.distribute` strategies of a RunConfig: which ones are supported, and the session settings they need."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1",
 
 
 def is_multi_worker(strategy: Any) -> bool:
-    """True for a strategy that spans several processes."""
+    """Returns True for a strategy that spans several processes."""
     return any(kind.__name__ in _MULTI_WORKER for kind in type(strategy).__mro__)
 
 
 def trains_collectively(config: Any) -> bool:
-    """True for a task that trains together with others, by a strategy that spans them."""
+    """Returns True for a task that trains together with other tasks."""
     trains = config.task_type in (TaskType.CHIEF, TaskType.WORKER)
-    # A configuration of the older kind has no strategy.
+    # Older configurations have no strategy.
     return bool(is_multi_worker(getattr(config, "train_distribute", None)) and config.cluster_spec and trains)
 
 
 def evaluates_with(strategy: Any) -> Any:
-    """The strategy to evaluate with: None for one that spans the tasks of a cluster, of which one evaluates."""
+    """Returns the strategy for evaluation, or None for one that spans a cluster, in which one task evaluates."""
     if is_multi_worker(strategy) and strategy.extended._cluster_spec:
         logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates on its own.", strategy)
         return None
@@ -58,9 +58,9 @@ def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
 
 
 def session_config_for(session_config: Any, *strategies: Any) -> Any:
-    """A ConfigProto with as many CPU devices as the strategies use.
+    """Returns a ConfigProto with as many CPU devices as the strategies use.
 
-    With fewer devices, several replicas would share one and wait for each other without limit.
+    With fewer devices, several replicas would share one device and wait for each other forever.
     """
     names = [name for strategy in strategies if strategy for name in strategy.extended.worker_devices]
     specs = [device.DeviceSpec.from_string(name) for name in names]
@@ -74,7 +74,7 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
 
 
 def check_devices(name: str, strategy: Any, session_config: Any) -> None:
-    """Refuses a strategy whose replicas would share a device: they would wait for each other without limit."""
+    """Refuses a strategy whose replicas would share a device, because they would wait for each other forever."""
     wanted = [device.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     have = {f"{kind}:{index}" for kind, count in _device_counts(session_config).items() for index in range(count)}
     names = [f"{spec.device_type}:{spec.device_index or 0}" for spec in wanted]
@@ -87,7 +87,7 @@ def check_devices(name: str, strategy: Any, session_config: Any) -> None:
 
 
 def _device_counts(session_config: Any) -> dict[str, int]:
-    """How many devices of each kind a local session has."""
+    """Returns the number of devices of each kind in a local session."""
     limits = session_config.device_count
     counts = {"CPU": int(limits.get("CPU", 1))}
     virtual = session_config.gpu_options.experimental.virtual_devices
@@ -126,7 +126,7 @@ def _take_from_distribute_config(config: Any) -> None:
 
 
 def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
-    """Sets and checks a RunConfig's `_train_distribute` and `_eval_distribute`, which several arguments may give."""
+    """Sets and checks a RunConfig's `_train_distribute` and `_eval_distribute`. Several arguments can set these."""
     config._distribute_coordinator_mode = None
     _take_from_distribute_config(config)
     for name in _NAMES:
@@ -147,13 +147,13 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
 
 
 def check_cluster(config: Any) -> None:
-    """Refuses a strategy whose cluster isn't that of the RunConfig: the operations would be placed on other tasks."""
+    """Refuses a strategy for another cluster than the RunConfig's, because it would place operations on other tasks."""
     strategy = config.train_distribute
     if not is_multi_worker(strategy) or config.task_type == TaskType.EVALUATOR:
         return
     extended = strategy.extended
     if not extended._cluster_spec:
-        return  # Made for one process, or before TF_CONFIG was set: it is configured when training begins.
+        return  # Created for one process, or before TF_CONFIG was set. It is configured when training starts.
     ours = training_tasks(config.cluster_spec), (config.task_type, config.task_id)
     theirs = training_tasks(extended._cluster_spec), (extended._task_type, extended._task_id)
     if ours != theirs:
@@ -164,7 +164,7 @@ def check_cluster(config: Any) -> None:
 
 
 def _described(tasks: dict[tuple[str, int], str], task: tuple[str, int]) -> str:
-    """The tasks of a cluster, and that of this process, for a message."""
+    """Describes the tasks of a cluster, and this process, for a message."""
     if not tasks:
         return "no cluster"
     listed = ", ".join(f"{role} {index} at {address}" for (role, index), address in tasks.items())

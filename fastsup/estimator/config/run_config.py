@@ -35,7 +35,7 @@ __all__ = [
 
 
 class TaskProperties:
-    """The role of this process in its cluster. The constructor of a subclass sets the values of the properties."""
+    """The role of this process in its cluster. A subclass's constructor sets the properties."""
 
     _cluster_spec: Any
     _evaluation_master: str
@@ -88,7 +88,7 @@ class TaskProperties:
 
 
 def path_to_str(model_dir: Any) -> str | None:
-    """A model directory as a string; None for None."""
+    """Returns a model directory as a string, or None for None."""
     if model_dir is None:
         return None
     if not isinstance(model_dir, str | bytes | os.PathLike):
@@ -97,7 +97,7 @@ def path_to_str(model_dir: Any) -> str | None:
 
 
 def choose_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
-    """The model directory from the argument or from TF_CONFIG."""
+    """Returns the model directory from the argument or from TF_CONFIG."""
     if model_dir == "":
         raise ValueError("model_dir should be non-empty.")
     in_environment = tf_config.get("model_dir")
@@ -120,7 +120,7 @@ def _is_device_fn(function: Any) -> bool:
 
 
 def check_values(config: Any) -> None:
-    """Refuses properties of the wrong type or out of their range. None is a property that isn't set."""
+    """Refuses properties with a wrong type or value. None stands for a property that isn't set."""
     rules: list[tuple[str, Callable[[Any], Any], str]] = [
         ("model_dir", bool, "model_dir should be non-empty"),
         ("save_summary_steps", lambda value: value >= 0, "save_summary_steps should be >= 0"),
@@ -176,7 +176,7 @@ _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot b
 
 
 def _default_session_config(device_filters: list[str] | None = None) -> Any:
-    """The ConfigProto of an Estimator without one."""
+    """Returns the default ConfigProto of an Estimator."""
     rewriting = rewriter_config_pb2.RewriterConfig(meta_optimizer_iterations=rewriter_config_pb2.RewriterConfig.ONE)
     return config_pb2.ConfigProto(
         allow_soft_placement=True,
@@ -186,7 +186,7 @@ def _default_session_config(device_filters: list[str] | None = None) -> Any:
 
 
 def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
-    """Clears the saving interval in seconds if that in steps was replaced, and vice versa. Refuses two intervals."""
+    """Clears the saving interval in seconds if the interval in steps was replaced, and vice versa. Refuses both."""
     steps, secs = config.save_checkpoints_steps, config.save_checkpoints_secs
     if "save_checkpoints_steps" in replaced and "save_checkpoints_secs" in replaced:
         if steps is not None and secs is not None:
@@ -198,46 +198,47 @@ def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
 
 
 class RunConfig(TaskProperties):
-    """The settings of an Estimator. The environment variable TF_CONFIG has the cluster and the role of this process.
+    """The settings of an Estimator. The environment variable TF_CONFIG contains the cluster and this process's role.
 
-    TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, and "task", with the "type" (the role)
+    TF_CONFIG is a JSON object. "cluster" maps roles to lists of addresses, and "task" contains the "type" (the role)
     and the "index" of this process. A cluster has one chief (or one master), any number of workers and parameter
     servers ("ps"). An evaluator is a task outside the cluster. Without a cluster, the process trains on its own.
 
     Args:
       model_dir: directory for checkpoints, events and exports. Defaults to a temporary one.
       tf_random_seed: seed of the graph, for reproducible runs.
-      save_summary_steps: global steps between two summaries. 0 or None: no summaries.
-      save_checkpoints_steps: global steps between two checkpoints; or
-      save_checkpoints_secs: seconds between two checkpoints. Not both. Neither given: 600 seconds. Both None: no
-        checkpoints.
+      save_summary_steps: global steps between two summaries. If 0 or None, writes no summaries.
+      save_checkpoints_steps: global steps between two checkpoints. Exclusive with `save_checkpoints_secs`.
+      save_checkpoints_secs: seconds between two checkpoints. Defaults to 600 if `save_checkpoints_steps` isn't given
+        either. If both are None, saves no checkpoints.
       session_config: ConfigProto of the sessions, or None.
-      keep_checkpoint_max: number of the newest checkpoints to keep. 0 or None: all.
-      keep_checkpoint_every_n_hours: hours after which one more checkpoint is kept permanently.
-      log_step_count_steps: global steps between two log lines with the loss and the steps per second. None: no lines.
+      keep_checkpoint_max: number of newest checkpoints to keep. If 0 or None, keeps all.
+      keep_checkpoint_every_n_hours: interval in hours at which one checkpoint is kept permanently.
+      log_step_count_steps: global steps between two log lines with the loss and the steps per second. If None, logs
+        none.
       train_distribute: `tf.distribute.Strategy` to train with, or None.
       device_fn: function of an operation (`op`) that returns its device. Defaults to a function that distributes the
         variables over the parameter servers, if there are any.
-      protocol: protocol of the server: "grpc" or "grpc+verbs". None: "grpc".
+      protocol: protocol of the server: "grpc" or "grpc+verbs". If None, uses "grpc".
       eval_distribute: `tf.distribute.Strategy` to evaluate with, or None.
       experimental_distribute: `DistributeConfig` with the strategies, or None.
       experimental_max_worker_delay_secs: maximum seconds that a worker waits before it trains. Defaults to 60.
       session_creation_timeout_secs: maximum seconds that a task of a cluster waits for others: a worker for the chief's
         model, chief and workers for the parameter servers, parameter servers and evaluator for a chief or worker.
-      checkpoint_save_graph_def: True to write the graph too (`graph.pbtxt`, and a `.meta` file per checkpoint).
+      checkpoint_save_graph_def: Whether to also write the graph (`graph.pbtxt`, and a `.meta` file per checkpoint).
       executor: executor mode of the sessions, as for `fastsup.Session`.
-      async_save: True if training continues while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
-      recovery_wait_secs: the most seconds between two checks of a worker that waits until the chief's model is ready.
-      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps in training. None: the profiler of the
-        whole program, if one is on. A copy of the configuration shares the profiler.
-      progress: True to show the progress of training and evaluation on stderr, by a `fastsup.train.ProgressHook`.
+      async_save: Whether training continues while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
+      recovery_wait_secs: maximum seconds between two checks by a worker that waits for the chief's model.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and training steps. If None, uses the profiler of
+        the whole program, if one is on. Copies of the configuration share the profiler.
+      progress: Whether to show the progress of training and evaluation on stderr, with a `fastsup.train.ProgressHook`.
 
     Raises:
-      ValueError: an argument is out of its range, or TF_CONFIG is invalid.
-      TypeError: an argument is of the wrong type.
+      ValueError: If an argument is out of its range, or TF_CONFIG is invalid.
+      TypeError: If an argument has the wrong type.
     """
 
-    # The values of the properties. `_replace` sets them, and for the task's index in its cluster, the constructor.
+    # The values of the properties. `_replace` sets them. The constructor also sets the task's index in its cluster.
     _device_fn: Callable[..., Any] | None
     _global_id_in_cluster: int | None
     _experimental_max_worker_delay_secs: int | None
@@ -482,8 +483,8 @@ class RunConfig(TaskProperties):
         return self._progress
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        # A strategy counts the collectives that are made with it, and one of several processes has a server: no copy of
-        # it is the same.
+        # A strategy counts the collectives that were created with it, and a strategy of several processes has a server.
+        # A copy would have neither.
         for strategy in (self.train_distribute, self.eval_distribute):
             memo[id(strategy)] = strategy
         made = memo[id(self)] = type(self).__new__(type(self))
@@ -491,23 +492,23 @@ class RunConfig(TaskProperties):
         return made
 
     def replace(self, **kwargs: Any) -> Any:
-        """A copy with other values for some properties.
+        """Returns a copy with new values for some properties.
 
         Args:
-          **kwargs: the new values, by name. Each argument of the constructor can be replaced.
+          **kwargs: the new values by name. You can replace any argument of the constructor.
 
         Returns:
           The copy.
 
         Raises:
-          ValueError: a name is no such property, or a value is out of its range.
-          TypeError: a value is of the wrong type.
+          ValueError: If a name isn't a property, or a value is out of its range.
+          TypeError: If a value has the wrong type.
         """
         return RunConfig._replace(copy.deepcopy(self), allowed_properties_list=_REPLACEABLE, **kwargs)
 
     @staticmethod
     def _replace(config: Any, allowed_properties_list: list[str] | None = None, **kwargs: Any) -> Any:
-        """Sets properties in place, and returns the object. Property "x" is stored as attribute "_x"."""
+        """Sets properties in place, and returns the configuration. Stores property "x" in attribute "_x"."""
         allowed = allowed_properties_list or []
         for name, value in kwargs.items():
             if name not in allowed:
@@ -519,7 +520,7 @@ class RunConfig(TaskProperties):
 
 
 def resolve_config(config: Any, model_dir: Any) -> Any:
-    """Completes the configuration of an Estimator with a session configuration and a model directory."""
+    """Adds a session configuration and a model directory to the configuration of an Estimator."""
     if config is None:
         config = RunConfig()
         logging.info("Using default config.")

@@ -1,7 +1,7 @@
-"""The names that tf.estimator looks up in TensorFlow's modules when it is called. A program may have replaced them.
+"""The names that tf.estimator looks up in TensorFlow's modules at call time, because programs may replace them.
 
-`v1.train.Saver` is the value of `tf.compat.v1.train.Saver`. If that is TensorFlow's own and fastsup has one for it,
-it is the one of fastsup.
+`v1.train.Saver` is the value of `tf.compat.v1.train.Saver`. If a name still has TensorFlow's original value, and
+fastsup has a replacement, the replacement is returned.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 
 _TENSORFLOWS_FILES = os.path.dirname(os.path.abspath(tensorflow.__file__)) + os.sep
 
-# Pairs of TensorFlow's and fastsup's objects, by the former's id.
+# Pairs of TensorFlow's and fastsup's objects, by the id of TensorFlow's.
 _OURS: dict[int, tuple[Any, Any]] = {}
 
 
 class _Names:
-    """The names of a module and of the modules in it.
+    """The names of a module and its submodules.
 
-    `module` is a function that returns the module, as an import of Keras 2 makes `tf.compat.v1` again.
+    `module` is a function that returns the module, because an import of Keras 2 recreates `tf.compat.v1`.
     """
 
     def __init__(self, module: Callable[[], Any]) -> None:
@@ -67,7 +67,7 @@ basic_session_run_hooks = _Names(lambda: tf_hooks)
 
 
 def _is_tensorflows(value: Any) -> bool:
-    """False if a program has replaced a name before it was first read here."""
+    """Returns False if a program replaced a name before it was first read here."""
     code = getattr(value, "__code__", None)
     if code is not None:
         return bool(code.co_filename.startswith(_TENSORFLOWS_FILES))
@@ -81,9 +81,9 @@ def substitute(theirs: Any, ours: Any) -> None:
 
 
 def our_options(found: Any, ours: Any, **options: Any) -> dict[str, Any]:
-    """The options to call a class or function with that TensorFlow's hasn't.
+    """Returns the call options that only fastsup's class or function has.
 
-    All options for ours; for a program's, those whose value isn't the default.
+    If fastsup's is called, returns all options. If a program's replacement is called, returns only non-default ones.
     """
     if found is ours:
         return options
@@ -92,7 +92,7 @@ def our_options(found: Any, ours: Any, **options: Any) -> dict[str, Any]:
 
 
 def run_steps(session: Any, fetches: Any, results: list[Any], feed_dict: Any = None) -> None:
-    """Runs steps until the session should stop. `results` gets the last result, also if an error ends the loop."""
+    """Runs steps until the session should stop. Puts the last result into `results`, even if an error ends the loop."""
     if isinstance(session, train.MonitoredSession | train.SingularMonitoredSession):
         try:
             session.run_loop(fetches, feed_fn=None if feed_dict is None else lambda: feed_dict)

@@ -1,6 +1,6 @@
-"""The folders of exports, which have their names exactly while they are whole, and the extra assets in them.
+"""The directories of exports, and their extra assets.
 
-They are made in a folder with a temporary name, and deleted under one. An export that fails, or is killed, leaves none.
+An export has its final name only while it is complete. It is written, and deleted, under a temporary name.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = [
     "temporary_export",
 ]
 
-# The names that TensorFlow and `extend_export_strategy` give these folders.
+# The temporary names that TensorFlow and `extend_export_strategy` use.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
 _PROCESS_START = time.time()
-# As many as TensorFlow makes for the final name.
+# TensorFlow makes as many attempts for the final name.
 _ATTEMPTS = 10
 
 
 def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, bytes]:
-    """Chooses the final and the temporary path of an export. Waits a second where one has failed in this second."""
+    """Chooses the final and temporary path of an export. Waits a second if an export failed in the current second."""
     for _ in range(_ATTEMPTS):
         final = model_utils.get_timestamped_export_dir(os.fspath(base))
         temporary = model_utils.get_temp_export_dir(final)
-        # One that couldn't be deleted.
+        # It exists if an export failed and couldn't be deleted.
         if not file_io.file_exists_v2(temporary):
             return final, temporary
         time.sleep(1)
@@ -54,7 +54,7 @@ def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, byt
 
 @contextlib.contextmanager
 def temporary_export(folder: str | bytes) -> Iterator[None]:
-    """Wraps the making of a SavedModel in a folder. First deletes the folders that killed processes have left there."""
+    """Wraps the writing of a SavedModel to a folder. First deletes the folders that killed processes left there."""
     path = os.fsdecode(folder)
     _delete_stale(os.path.dirname(path))
     try:
@@ -69,8 +69,8 @@ def temporary_export(folder: str | bytes) -> Iterator[None]:
 def publish_export(folder: str | bytes, final: str | bytes) -> None:
     """Gives a complete SavedModel its name.
 
-    Older exports may be deleted next, and a server takes the newest one for complete: so it is flushed to the
-    disk first, where the path is local.
+    Older exports may be deleted next, and a server assumes that the newest one is complete. A local export is therefore
+    flushed to the disk first.
     """
     if not is_local(final):
         file_io.rename_v2(folder, final)
@@ -82,11 +82,11 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
 
 
 def delete_export(path: str) -> None:
-    """Deletes an export. Where the path is local, it loses its name first: it is never seen in parts."""
+    """Deletes an export. Renames a local export first, so that readers never see part of it."""
     deleted = path
     if is_local(path):
         directory, name = os.path.split(path)
-        # As one that was never finished, which a later export deletes if this process can't.
+        # The temporary name marks an unfinished export, which a later export deletes if this process can't.
         unfinished = os.path.join(directory, f"temp-{name}")
         with contextlib.suppress(errors.AlreadyExistsError):
             file_io.rename_v2(path, unfinished)
@@ -97,7 +97,7 @@ def delete_export(path: str) -> None:
 
 
 def _delete_stale(directory: str) -> None:
-    """Deletes the temporary folders that haven't changed since this process started: no process works in them."""
+    """Deletes temporary folders that haven't changed since this process started, so no process writes to them."""
     if not is_local(directory):
         return
     try:
@@ -121,7 +121,7 @@ def _last_change(path: str) -> float:
 
 
 def check_assets(assets_extra: Any) -> None:
-    """Refuses assets that don't exist, before a file is written."""
+    """Refuses assets that don't exist. Called before any file is written."""
     if assets_extra and not isinstance(assets_extra, dict):
         raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
     for destination, source in (assets_extra or {}).items():

@@ -1,6 +1,6 @@
-"""Which exports of a directory to keep: the functions of `tensorflow_estimator.python.estimator.gc`.
+"""Strategies that choose the exports to keep: the functions of `tensorflow_estimator.python.estimator.gc`.
 
-A strategy is a function from a list of paths to those of them that it chooses, in ascending order.
+A strategy is a function that takes a list of paths and returns the chosen ones in ascending order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Strategy = Callable[[list[Path]], list[Path]]
 
 
 def largest_export_versions(n: int) -> _Strategy:
-    """A strategy that chooses the `n` largest versions. Paths without a version are left out."""
+    """Returns a strategy that chooses the `n` largest versions. It skips paths without a version."""
 
     def keep(paths: list[Path]) -> list[Path]:
         versions = ((path.export_version, index) for index, path in enumerate(paths) if path.export_version is not None)
@@ -51,9 +51,9 @@ def largest_export_versions(n: int) -> _Strategy:
 
 
 def one_of_every_n_export_versions(n: int) -> _Strategy:
-    """A strategy that chooses the largest version of each interval of `n` versions: 1 to n, n + 1 to 2 n, and so on.
+    """Returns a strategy that chooses the largest version in each interval of `n` versions: 1 to n, n + 1 to 2 n, etc.
 
-    Version 0 belongs to the first interval. Paths without a version are left out.
+    Version 0 belongs to the first interval. The strategy skips paths without a version.
     """
 
     def keep(paths: list[Path]) -> list[Path]:
@@ -71,28 +71,28 @@ def one_of_every_n_export_versions(n: int) -> _Strategy:
 
 
 def mod_export_version(n: int) -> _Strategy:
-    """A strategy that chooses the versions that are multiples of `n`."""
+    """Returns a strategy that chooses the versions that are multiples of `n`."""
     return lambda paths: sorted(
         path for path in paths if path.export_version is not None and path.export_version % n == 0
     )
 
 
 def union(lf: _Strategy, rf: _Strategy) -> _Strategy:
-    """A strategy that chooses what one of two chooses."""
+    """Returns a strategy that chooses the paths that either of two strategies chooses."""
     return lambda paths: sorted({*lf(paths), *rf(paths)})
 
 
 def negation(f: _Strategy) -> _Strategy:
-    """A strategy that selects the paths that another one doesn't."""
+    """Returns a strategy that chooses the paths that another strategy doesn't choose."""
     return lambda paths: sorted(set(paths).difference(f(paths)))
 
 
 def get_paths(base_dir: Any, parser: Callable[[Path], Any]) -> list[Path]:
-    """The paths in a directory, in ascending order.
+    """Returns the paths in a directory, in ascending order.
 
     Args:
       base_dir: the directory.
-      parser: function of a `Path` without version that returns one with its version, or None to leave it out.
+      parser: function of a `Path` without a version that returns a `Path` with a version, or None to skip the path.
     """
     found = []
     for name in file_io.list_directory(base_dir):

@@ -1,4 +1,4 @@
-"""Exporters, which export a model after an evaluation: each one, the last one, or one better than all before it."""
+"""Exporters, which export a model after each evaluation, after the last one, or when it is the best so far."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Exporter:
 
     @property
     def name(self) -> Any:
-        """Name of the directory under `export` for the exports. Neither None nor empty."""
+        """Name of the directory for the exports, under `export`. Must not be None or empty."""
 
     def export(
         self, estimator: Any, export_path: Any, checkpoint_path: Any, eval_result: Any, is_the_final_export: bool
@@ -45,7 +45,7 @@ class Exporter:
           export_path: directory for the export.
           checkpoint_path: path of the checkpoint to export.
           eval_result: metrics of this checkpoint, from `Estimator.evaluate`.
-          is_the_final_export: True once training has reached `TrainSpec.max_steps`, if there is one.
+          is_the_final_export: Whether training has reached `TrainSpec.max_steps`.
 
         Returns:
           Path of the exported directory, or None if nothing was exported.
@@ -55,14 +55,14 @@ class Exporter:
 class SavedModelExporter(Exporter):
     """Exports a SavedModel after each evaluation. The base of the exporters below.
 
-    Args:
+    name: name of the exporter and of its directory under `export`.
       name: name of the exporter, and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
-      assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: True to write the SavedModel as text.
+      assets_extra: dictionary from paths under the export's `assets.extra` to the source files, or None.
+      as_text: Whether to write the SavedModel as text.
 
     Raises:
-      TypeError: an argument is of the wrong type.
+      TypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SavedModelExporter(Exporter):
 
     @property
     def name(self) -> Any:
-        """Name of the exporter, and of its directory under `export`."""
+        """Name of the exporter and of its directory under `export`."""
         return self._name
 
     def export(
@@ -100,7 +100,7 @@ class SavedModelExporter(Exporter):
 
 
 class FinalExporter(SavedModelExporter):
-    """Exports once, when training has reached `TrainSpec.max_steps`. Arguments as for `SavedModelExporter`."""
+    """Exports once, when training reaches `TrainSpec.max_steps`. Takes the arguments of `SavedModelExporter`."""
 
     def export(
         self, estimator: Any, export_path: Any, checkpoint_path: Any, eval_result: Any, is_the_final_export: bool
@@ -123,12 +123,12 @@ def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
 
 
 def path_text(path: Any) -> str | None:
-    """A path as a string; None for an object that isn't a path, such as a mock."""
+    """Returns a path as a string, or None for an object that isn't a path, such as a mock."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 
 def list_exports(export_path: Any) -> list[str]:
-    """The names of the exports in a directory, oldest first. A name is a time in seconds, with ten digits."""
+    """Returns the names of the exports in a directory, oldest first. A name is a time in seconds, with ten digits."""
     directory = path_text(export_path)
     if directory is None or not file_io.is_directory(directory):
         return []
@@ -155,13 +155,13 @@ class LatestExporter(SavedModelExporter):
     Args:
       name: name of the exporter, and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
-      assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: True to write the SavedModel as text.
-      exports_to_keep: number of exports to keep. None: all.
+      assets_extra: dictionary from paths under the export's `assets.extra` to the source files, or None.
+      as_text: Whether to write the SavedModel as text.
+      exports_to_keep: number of exports to keep. If None, keeps all.
 
     Raises:
-      ValueError: exports_to_keep isn't positive.
-      TypeError: an argument is of the wrong type.
+      ValueError: If exports_to_keep isn't positive.
+      TypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ _LOSS = "loss"
 
 
 def _loss_smaller(best_eval_result: Any, current_eval_result: Any) -> bool:
-    """True if the second evaluation's loss is smaller than the first's."""
+    """Returns True if the current evaluation has a smaller loss than the best one."""
     for name, result in (("best_eval_result", best_eval_result), ("current_eval_result", current_eval_result)):
         if not result or _LOSS not in result:
             raise ValueError(f"{name} cannot be empty or no loss is found in it.")
@@ -208,7 +208,7 @@ def _check_compare_fn(compare_fn: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The value of a metric for JSON: scalars and arrays of NumPy as Python's; None for a value of another type."""
+    """Converts a metric's value for JSON. Returns None unless the value is a scalar or an array of numbers."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -220,23 +220,23 @@ class BestExporter(SavedModelExporter):
     """Exports after an evaluation whose result is better than the last export's.
 
     The best result is stored in the model directory (`best_export.NAME.json`), so that a restarted program exports only
-    better models. If that file is missing and there are exports, as from TensorFlow's exporter, the event files have
-    the best result.
+    better models. If that file is missing and there are exports, for example from TensorFlow's exporter, the best
+    result is read from the event files.
 
     Args:
-      name: name of the exporter, and of its directory under `export`.
+      name: name of the exporter and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
-      event_file_pattern: pattern of the event files to search for the best result, relative to the model directory.
-        None: no search.
+      event_file_pattern: pattern of the event files to search for the best result, relative to the model directory. If
+        None, searches no files.
       compare_fn: function of `best_eval_result` and `current_eval_result` that returns True if the latter is better.
-        By default, the one with the smaller "loss" is better.
-      assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: True to write the SavedModel as text.
-      exports_to_keep: number of exports to keep. None: all.
+        By default, the result with the smaller "loss" is better.
+      assets_extra: dictionary from paths under the export's `assets.extra` to the source files, or None.
+      as_text: Whether to write the SavedModel as text.
+      exports_to_keep: number of exports to keep. If None, keeps all.
 
     Raises:
-      ValueError: compare_fn is None or has other arguments, or exports_to_keep isn't positive.
-      TypeError: an argument is of the wrong type.
+      ValueError: If compare_fn is None or has the wrong arguments, or exports_to_keep isn't positive.
+      TypeError: If an argument has the wrong type.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class BestExporter(SavedModelExporter):
     def export(
         self, estimator: Any, export_path: Any, checkpoint_path: Any, eval_result: Any, is_the_final_export: bool
     ) -> Any:
-        """Exports the checkpoint if its evaluation is the best. See `Exporter.export`."""
+        """Exports the checkpoint if its evaluation is the best so far. See `Exporter.export`."""
         if self._model_dir != estimator.model_dir:
             self._model_dir = estimator.model_dir
             self._best_eval_result = self._load_best(export_path, eval_result)
@@ -319,7 +319,7 @@ class BestExporter(SavedModelExporter):
         return self._best_in_events(os.path.join(model_dir, self._event_file_pattern), step)
 
     def _best_in_events(self, pattern: str, current_step: Any) -> Any:
-        """The best result in the event files, except that of the current step, with which it will be compared."""
+        """Returns the best result in the event files, without the current step, which it will be compared with."""
         best = None
         for path in sorted(file_io.get_matching_files(pattern)):
             try:

@@ -30,7 +30,7 @@ __all__ = [
 
 _TENSORS = (tensor_lib.Tensor, sparse_tensor.SparseTensor, ragged_tensor.RaggedTensor)
 
-# The names that single tensors get in dictionaries.
+# The default names of single tensors in dictionaries.
 _SINGLE_NAMES = {
     "feature": SINGLE_FEATURE_DEFAULT_NAME,
     "label": SINGLE_LABEL_DEFAULT_NAME,
@@ -43,7 +43,7 @@ def _check_tensor(tensor: Any, name: Any, kind: str = "feature") -> None:
     if isinstance(tensor, _TENSORS):
         return
     if hasattr(tensor, "tensor"):
-        # A wrapper of a tensor, such as LabeledTensor.
+        # A wrapper around a tensor, such as LabeledTensor.
         try:
             tensor_conversion_registry.convert(tensor)
         except TypeError:
@@ -55,7 +55,7 @@ def _check_tensor(tensor: Any, name: Any, kind: str = "feature") -> None:
 
 
 def _as_dictionary(tensors: Any, kind: str, allow_int_keys: bool = False) -> dict[Any, Any]:
-    """A checked dictionary from names to tensors. A single tensor gets the default name of its kind."""
+    """Checks and returns a dictionary from names to tensors. A single tensor gets the default name of its kind."""
     if tensors is None:
         raise ValueError(f"{kind}s must be defined.")
     named: dict[Any, Any] = tensors if isinstance(tensors, dict) else {_SINGLE_NAMES[kind]: tensors}
@@ -97,7 +97,7 @@ class ServingInputReceiver(_ServingFields):
         signatures; or None.
 
     Raises:
-      ValueError: an argument is missing, a value isn't a tensor, or a name isn't a string.
+      ValueError: If an argument is missing, a value isn't a tensor, or a name isn't a string.
     """
 
     __slots__ = ()
@@ -124,7 +124,7 @@ class TensorServingInputReceiver(_TensorServingFields):
       receiver_tensors_alternatives: as for `ServingInputReceiver`.
 
     Raises:
-      ValueError: an argument is missing, or a value isn't a tensor.
+      ValueError: If an argument is missing, or a value isn't a tensor.
     """
 
     __slots__ = ()
@@ -165,25 +165,25 @@ class SupervisedInputReceiver(_SupervisedFields):
       receiver_tensors: tensors to feed: one tensor, or a dictionary from names to tensors.
 
     Raises:
-      ValueError: an argument is missing, a value isn't a tensor, or a name isn't a string.
+      ValueError: If an argument is missing, a value isn't a tensor, or a name isn't a string.
     """
 
     __slots__ = ()
 
     def __new__(cls, features: Any, labels: Any, receiver_tensors: Any) -> Any:
-        # The dictionaries aren't used: this only checks the values.
+        # The dictionaries aren't used. The calls only check the values.
         _as_dictionary(features, "feature", allow_int_keys=True)
         _as_dictionary(labels, "label", allow_int_keys=True)
         return super().__new__(cls, features, labels, _as_dictionary(receiver_tensors, "receiver_tensor"))
 
 
 def _placeholder_like(tensor: Any, batch_size: int | None) -> Any:
-    """A placeholder with a tensor's type, its shape except the batch size, and the name of its operation."""
+    """Returns a placeholder with a tensor's type, shape (except the batch size) and operation name."""
     shape = tensor_shape.TensorShape([batch_size]).concatenate(tensor.shape[1:])
     try:
         name = tensor.op.name
     except AttributeError:
-        name = None  # An eager tensor and a tf.TensorSpec have none.
+        name = None  # Eager tensors and tf.TensorSpecs have no operation.
     return array_ops.placeholder(dtype=tensor.dtype, shape=shape, name=name)
 
 
@@ -194,11 +194,11 @@ def _placeholders_like(tensors: dict[str, Any], batch_size: int | None) -> dict[
 def build_parsing_serving_input_receiver_fn(
     feature_spec: dict[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """Makes a serving_input_receiver_fn that is fed serialized `tf.train.Example`s, under the name "examples".
+    """Creates a serving_input_receiver_fn whose input is serialized `tf.train.Example`s, under the name "examples".
 
     Args:
       feature_spec: dictionary from names to `tf.io.FixedLenFeature` and `tf.io.VarLenFeature`.
-      default_batch_size: number of examples in a batch. None: any number.
+      default_batch_size: number of examples per batch. If None, accepts any number.
 
     Returns:
       Function without arguments that returns a `ServingInputReceiver`.
@@ -214,11 +214,11 @@ def build_parsing_serving_input_receiver_fn(
 def build_raw_serving_input_receiver_fn(
     features: dict[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """Makes a serving_input_receiver_fn that is fed the features.
+    """Creates a serving_input_receiver_fn whose inputs are the features.
 
     Args:
-      features: dictionary from names to tensors, or `tf.TensorSpec`s, with the types and the shapes of the features.
-      default_batch_size: number of examples in a batch. None: any number.
+      features: dictionary from names to tensors or `tf.TensorSpec`s with the types and shapes of the features.
+      default_batch_size: number of examples per batch. If None, accepts any number.
 
     Returns:
       Function without arguments that returns a `ServingInputReceiver`.
@@ -234,18 +234,18 @@ def build_raw_serving_input_receiver_fn(
 def build_raw_supervised_input_receiver_fn(
     features: Any, labels: Any, default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """Makes an input_receiver_fn that is fed features and labels, for an export in training or evaluation mode.
+    """Creates an input_receiver_fn whose inputs are features and labels, for an export in training or evaluation mode.
 
     Args:
-      features: tensor, or dictionary of tensors, with the types and the shapes of the features.
-      labels: tensor, or dictionary of tensors, with the types and the shapes of the labels.
-      default_batch_size: number of examples in a batch. None: any number.
+      features: tensor, or dictionary of tensors, with the types and shapes of the features.
+      labels: tensor, or dictionary of tensors, with the types and shapes of the labels.
+      default_batch_size: number of examples per batch. If None, accepts any number.
 
     Returns:
       Function without arguments that returns a `SupervisedInputReceiver`.
 
     Raises:
-      ValueError: features and labels have a name in common.
+      ValueError: If features and labels have a name in common.
     """
     feature_names = features.keys() if isinstance(features, dict) else [SINGLE_RECEIVER_DEFAULT_NAME]
     label_names = labels.keys() if isinstance(labels, dict) else [SINGLE_LABEL_DEFAULT_NAME]
@@ -271,10 +271,10 @@ def build_raw_supervised_input_receiver_fn(
 def build_supervised_input_receiver_fn_from_input_fn(
     input_fn: Callable[..., Any], **input_fn_args: Any
 ) -> Callable[[], Any]:
-    """As `build_raw_supervised_input_receiver_fn`, with the types and the shapes of the input of an input_fn.
+    """Calls `build_raw_supervised_input_receiver_fn` with the types and shapes of an input_fn's result.
 
     Args:
-      input_fn: function that creates the input. Called in its own graph.
+      input_fn: function that creates the input. It is called in its own graph.
       **input_fn_args: arguments of the input_fn.
 
     Returns:

@@ -1,1 +1,1 @@
-"""Session-run hooks for Estimators: early stopping, a stop at a step, evaluation in memory, input checkpoints."""
+"""Session-run hooks for Estimators: early stopping, stopping at a step, in-memory evaluation, input checkpoints."""

@@ -1,4 +1,4 @@
-"""InMemoryEvaluatorHook: evaluates during training, without a checkpoint."""
+"""InMemoryEvaluatorHook, which evaluates during training, without a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["InMemoryEvaluatorHook"]
 
 
 def _global_variables() -> dict[str, Any]:
-    """The global variables of the default graph, by name."""
+    """Returns the global variables of the default graph, by name."""
     return {variable.name: variable for variable in ops.get_collection(ops.GraphKeys.GLOBAL_VARIABLES)}
 
 
 class _EvaluationGraph:
-    """A graph that evaluates a model with values of variables that are fed."""
+    """A graph that evaluates a model with fed values of its variables."""
 
     def __init__(self, estimator: Any, input_fn: Callable[..., Any], hooks: list[Any]) -> None:
         self._estimator = estimator
@@ -40,7 +40,7 @@ class _EvaluationGraph:
                 raise ValueError(f"InMemoryEvaluator does not support custom {unsupported}")
 
     def add_assignments(self, train_variables: dict[str, Any]) -> None:
-        """Adds the operation that assigns values of the training graph's variables to those of the same names."""
+        """Adds the operation that assigns the training graph's variables to the variables with the same names."""
         names = sorted(train_variables.keys() & self._variables.keys())
         self._train_variables = [train_variables[name] for name in names]
         with self._graph.as_default():
@@ -49,7 +49,7 @@ class _EvaluationGraph:
             self._assign_op = control_flow_ops.group(*map(state_ops.assign, targets, self._placeholders))
 
     def evaluate(self, train_session: Any, output_dir: str) -> None:
-        """Evaluates with the present values of the training variables."""
+        """Evaluates with the current values of the training variables."""
         feeds = dict(zip(self._placeholders, train_session.run(self._train_variables), strict=True))
         with self._graph.as_default():
             scaffold = v1.train.Scaffold(
@@ -62,23 +62,23 @@ class _EvaluationGraph:
 
 
 class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Evaluates during training, with the present values of the variables, without a checkpoint.
+    """Evaluates during training, with the current values of the variables and without a checkpoint.
 
-    Evaluates before the first step, every N runs, and at the end. Supports training in one process, of models whose
-    state is in their global variables, without their own saver or init_fn.
+    Evaluates before the first step, every N runs, and at the end. Supports training in a single process. The model's
+    state must be in its global variables, and the model must not have its own saver or init_fn.
 
     Args:
       estimator: the `Estimator` that trains.
-      input_fn: function that makes the input of the evaluation.
-      steps: number of batches to evaluate. Defaults to all, until the input ends.
+      input_fn: function that creates the input of the evaluation.
+      steps: number of batches to evaluate. Defaults to all batches of the input.
       hooks: `SessionRunHook` objects for the evaluation.
-      name: name of the evaluation, if there are several. The metrics are written to `estimator.eval_dir(name)`.
-      every_n_iter: runs between two evaluations.
+      name: name of the evaluation if there are several. The metrics are written to `estimator.eval_dir(name)`.
+      every_n_iter: number of runs between two evaluations.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: `every_n_iter` isn't positive, or the configuration is that of a cluster. In training: the model has
-        its own saver or init_fn, or saveable objects other than variables.
+      TypeError: If an argument has the wrong type.
+      ValueError: If `every_n_iter` isn't positive, or the configuration has a cluster. When training starts, if the
+        model has its own saver or init_fn, or saveable objects other than variables.
     """
 
     def __init__(

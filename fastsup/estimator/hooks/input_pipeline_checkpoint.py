@@ -1,4 +1,4 @@
-"""CheckpointInputPipelineHook: training that is continued reads on where its input was."""
+"""CheckpointInputPipelineHook, with which resumed training continues reading its input where it stopped."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["CheckpointInputPipelineHook"]
 
 
 class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Saves the iterators of the input whenever the Estimator saves its variables, and restores them in a new session.
+    """Saves the input's iterators whenever the Estimator saves its variables, and restores them in a new session.
 
-    Pass it to `train`, and not to `evaluate`. The files are in the model directory, apart from those of the variables:
-    "input.ckpt-STEP", or "input_TYPE_ID.ckpt-STEP" for a task of a cluster.
+    Pass this hook to `train`, not to `evaluate`. The files are in the model directory, separate from the variables'
+    files: "input.ckpt-STEP", or "input_TYPE_ID.ckpt-STEP" for a task of a cluster.
 
     Args:
       estimator: the `Estimator` that is trained.
-      external_state_policy: "fail" for an error at the first save where the input depends on its own state, such
-        as a random generator's; "warn" or "ignore" for saving the rest. None is "fail".
+      external_state_policy: "fail" (or None) to raise an error at the first save if the input depends on external
+        state, such as a random generator; "warn" or "ignore" to save the rest.
 
     Raises:
-      TypeError: `estimator` isn't an Estimator.
-      ValueError: `external_state_policy` is something else.
+      TypeError: If `estimator` isn't an Estimator.
+      ValueError: If `external_state_policy` has another value.
     """
 
     def __init__(self, estimator: Any, external_state_policy: str | None = None) -> None:
@@ -46,7 +46,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         task = f"_{config.task_type}_{config.task_id}" if config.num_worker_replicas > 1 else ""
         self._directory = estimator.model_dir
         self._path = os.path.join(self._directory, f"input{task}.ckpt")
-        # Apart from the state file of the variables, which training restores from.
+        # Separate from the variables' state file, which training restores from.
         self._state_file = f"checkpoint_input{task}"
         self._timer = SecondOrStepTimer(
             every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps
@@ -66,7 +66,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         self._first_run = True
 
     def before_run(self, run_context: Any) -> Any:
-        # Not in after_create_session, where a later hook may still initialize the iterators.
+        # Not in after_create_session, because a later hook may still initialize the iterators.
         if self._first_run:
             self._restore_or_save(run_context.session)
             self._first_run = False
@@ -78,7 +78,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         if newest is None:
             self._save(session, session.run(self._global_step))
         elif self._saver is not None:
-            # A save over that checkpoint may have been interrupted: its earlier state has another name then.
+            # If a save over that checkpoint was interrupted, its earlier state has another name.
             listing = list_checkpoints(self._directory, self._state_file)
             restore = functools.partial(self._saver.restore, session)
             CheckpointRestorer(restore, lambda: None).restore_first(listing, self._directory)
@@ -89,7 +89,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
             save_durably(self._saver, session, self._path, step, state_file=self._state_file)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # What the run has fetched may be the step before it.
+        # The run may have fetched the step before its increment.
         if self._timer.should_trigger_for_step(run_values.results + 1):
             step = run_context.session.run(self._global_step)
             if self._timer.should_trigger_for_step(step):

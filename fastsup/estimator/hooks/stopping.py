@@ -1,4 +1,4 @@
-"""Hooks that stop training: by a function or a metric, at a global step, after a time."""
+"""Hooks that stop training when a function returns True, a metric meets a condition, or a step or time is reached."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ __all__ = [
 
 
 class GlobalStepReader(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Base of hooks whose `after_run` gets the global step, as `run_values.results`."""
+    """Base of hooks whose `after_run` receives the global step as `run_values.results`."""
 
     _global_step_tensor: Any
 
     def begin(self) -> None:
-        """Finds the tensor of the global step, which is None if the graph has no global step."""
+        """Finds the global step's tensor, or None if the graph has no global step."""
         self._global_step_tensor = training_util._get_or_create_global_step_read()
 
     def before_run(self, run_context: Any) -> Any:
@@ -54,7 +54,7 @@ class GlobalStepReader(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
 
 def _stop_variable() -> Any:
-    """The variable that the chief sets to True to stop the workers."""
+    """Returns the variable that the chief sets to True to stop the workers."""
     with variable_scope.variable_scope("signal_early_stopping", reuse=variable_scope.AUTO_REUSE):
         return variable_scope.get_variable(
             "STOP", [], dtypes.bool, init_ops.constant_initializer(False), trainable=False,
@@ -63,7 +63,7 @@ def _stop_variable() -> Any:
 
 
 class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
-    """The chief's hook: calls a predicate every N seconds or steps, and stops all tasks when it returns True."""
+    """The chief's hook. Calls a predicate every N seconds or steps, and stops all tasks when it returns True."""
 
     _NAME = "_StopOnPredicateHook"
     _schedule_reads = frozenset({"_timer", "_global_step_tensor"})
@@ -89,7 +89,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Calls the predicate if the interval has passed."""
-        # Read in parallel with the run: the step before the run.
+        # The step was read in parallel with the run, before its increment.
         global_step = run_values.results
         if not self._timer.should_trigger_for_step(global_step):
             return
@@ -108,7 +108,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
 
 
 class _CheckForStoppingHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """A worker's hook: stops when the chief's hook has set the stop variable."""
+    """A worker's hook. Stops when the chief's hook has set the stop variable."""
 
     def begin(self) -> None:
         """Finds the stop variable."""
@@ -126,7 +126,7 @@ class _CheckForStoppingHook(session_run_hook.SessionRunHook):  # type: ignore[mi
 
 
 class _StopCollectivelyHook(_StopOnPredicateHook):
-    """The chief's hook in a training of collectives: has all tasks stop after the next step."""
+    """The chief's hook in collective training. Makes all tasks stop after the next step."""
 
     def __init__(
         self, estimator: Any, should_stop_fn: Callable[[], Any], run_every_secs: Any, run_every_steps: Any
@@ -135,7 +135,7 @@ class _StopCollectivelyHook(_StopOnPredicateHook):
         self._estimator = estimator
 
     def begin(self) -> None:
-        """Finds this task's part in the training."""
+        """Finds this task's part of the training."""
         GlobalStepReader.begin(self)
         self._part = self._estimator._model_trainer.part
         if self._part is None:
@@ -151,27 +151,27 @@ def make_early_stopping_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> Any:
-    """Makes a hook that stops training, in all tasks of the job, when a function returns True.
+    """Creates a hook that stops training in all tasks of the job when a function returns True.
 
     Args:
       estimator: the `Estimator` that trains.
-      should_stop_fn: function without arguments that returns True to stop. Only the chief calls it.
-      run_every_secs: seconds between two calls; or
-      run_every_steps: global steps between two calls. Exactly one of the two: with it pass `run_every_secs=None`.
+      should_stop_fn: function without arguments that returns True to stop. Only the chief calls this function.
+      run_every_secs: seconds between two calls. Defaults to 60. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between two calls. If given, also pass `run_every_secs=None`.
 
     Returns:
-      A `SessionRunHook` to pass to training: that of the chief or that of a worker, by the Estimator's configuration.
+      The chief's or a worker's `SessionRunHook`, depending on the Estimator's configuration. Pass the hook to training.
 
     Raises:
-      TypeError: `estimator` isn't an Estimator, `should_stop_fn` can't be called, or an interval isn't a number.
-      ValueError: both intervals are given, or neither.
+      TypeError: If `estimator` isn't an Estimator, `should_stop_fn` can't be called, or an interval isn't a number.
+      ValueError: If both intervals or neither are given.
     """
     check_estimator(estimator)
     if run_every_secs is not None and run_every_steps is not None:
         raise ValueError("Only one of `run_every_secs` and `run_every_steps` must be set.")
     if distribution.trains_collectively(estimator.config):
         hook = _StopCollectivelyHook(estimator, should_stop_fn, run_every_secs, run_every_steps)
-        # The others are notified without a hook.
+        # The other tasks are notified without a hook.
         return hook if estimator.config.is_chief else session_run_hook.SessionRunHook()
     if estimator.config.is_chief:
         return _StopOnPredicateHook(should_stop_fn, run_every_secs, run_every_steps)
@@ -179,7 +179,7 @@ def make_early_stopping_hook(
 
 
 def _events(eval_dir: str) -> Iterator[Any]:
-    """The events in a directory. Of a damaged file, the events before the damage."""
+    """Yields the events in a directory. From a damaged file, yields the events before the damage."""
     if not exists(eval_dir):
         return
     for path in file_io.get_matching_files(os.path.join(eval_dir, "events.out.tfevents.*")):
@@ -201,8 +201,8 @@ def read_eval_metrics(eval_dir: str) -> OrderedDict[int, dict[str, float]]:
       eval_dir: directory of the event files, as returned by `Estimator.eval_dir`.
 
     Returns:
-      Dictionary from global steps, in ascending order, to dictionaries from names of metrics to values. Empty if there
-      is no such directory.
+      Dictionary from global steps, in ascending order, to dictionaries from metric names to values. Empty if there is
+      no such directory.
     """
     by_step: dict[int, dict[str, float]] = {}
     for event in _events(eval_dir):
@@ -212,12 +212,12 @@ def read_eval_metrics(eval_dir: str) -> OrderedDict[int, dict[str, float]]:
     return OrderedDict((step, by_step[step]) for step in sorted(by_step))
 
 
-# Yields (global step, value) of the evaluations that count.
+# Yields pairs (global step, value) for the evaluations that count.
 _MetricReader = Callable[[], Iterator[tuple[int, float]]]
 
 
 def _metric_reader(estimator: Any, metric_name: Any, eval_dir: Any, min_steps: Any, **limit: Any) -> _MetricReader:
-    """A function that reads the values of a metric, in the order of the global steps.
+    """Returns a function that reads the values of a metric, in the order of the global steps.
 
     All arguments are checked here, because the first call of the function may be hours later.
     """
@@ -246,7 +246,7 @@ def _metric_reader(estimator: Any, metric_name: Any, eval_dir: Any, min_steps: A
 
 
 def _crosses_threshold(read: _MetricReader, metric_name: str, threshold: float, higher: bool) -> Callable[[], bool]:
-    """A predicate: True once the metric is higher, or lower, than the threshold."""
+    """Returns a predicate that is True once the metric is higher, or lower, than the threshold."""
     is_beyond = operator.gt if higher else operator.lt
 
     def should_stop() -> bool:
@@ -263,7 +263,7 @@ def _crosses_threshold(read: _MetricReader, metric_name: str, threshold: float, 
 
 
 def _stops_improving(read: _MetricReader, metric_name: str, max_steps: int, higher: bool) -> Callable[[], bool]:
-    """A predicate: True once the metric hasn't increased, or decreased, for `max_steps` global steps."""
+    """Returns a predicate that is True once the metric hasn't increased, or decreased, for `max_steps` global steps."""
     is_better = operator.gt if higher else operator.lt
 
     def should_stop() -> bool:
@@ -292,23 +292,23 @@ def stop_if_higher_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> Any:
-    """Makes a hook that stops training once a metric is higher than a threshold.
+    """Creates a hook that stops training once a metric is higher than a threshold.
 
     Args:
       estimator: the `Estimator` that trains.
       metric_name: name of the metric.
       threshold: the threshold, in the metric's unit.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
-      min_steps: global step before which evaluations don't count.
-      run_every_secs: seconds between two readings of the event files; or
-      run_every_steps: global steps between two readings. Exactly one of the two: with it pass `run_every_secs=None`.
+      min_steps: global step before which evaluations are ignored.
+      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: both intervals are given, or neither.
+      TypeError: If an argument has the wrong type.
+      ValueError: If both intervals or neither are given.
     """
     read = _metric_reader(estimator, metric_name, eval_dir, min_steps, threshold=threshold)
     predicate = _crosses_threshold(read, metric_name, threshold, higher=True)
@@ -324,23 +324,23 @@ def stop_if_lower_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> Any:
-    """Makes a hook that stops training once a metric is lower than a threshold.
+    """Creates a hook that stops training once a metric is lower than a threshold.
 
     Args:
       estimator: the `Estimator` that trains.
       metric_name: name of the metric.
       threshold: the threshold, in the metric's unit.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
-      min_steps: global step before which evaluations don't count.
-      run_every_secs: seconds between two readings of the event files; or
-      run_every_steps: global steps between two readings. Exactly one of the two: with it pass `run_every_secs=None`.
+      min_steps: global step before which evaluations are ignored.
+      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: both intervals are given, or neither.
+      TypeError: If an argument has the wrong type.
+      ValueError: If both intervals or neither are given.
     """
     read = _metric_reader(estimator, metric_name, eval_dir, min_steps, threshold=threshold)
     predicate = _crosses_threshold(read, metric_name, threshold, higher=False)
@@ -356,23 +356,23 @@ def stop_if_no_increase_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> Any:
-    """Makes a hook that stops training once a metric hasn't increased for a number of global steps.
+    """Creates a hook that stops training once a metric hasn't increased for a number of global steps.
 
     Args:
       estimator: the `Estimator` that trains.
       metric_name: name of the metric.
       max_steps_without_increase: the number of global steps.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
-      min_steps: global step before which evaluations don't count.
-      run_every_secs: seconds between two readings of the event files; or
-      run_every_steps: global steps between two readings. Exactly one of the two: with it pass `run_every_secs=None`.
+      min_steps: global step before which evaluations are ignored.
+      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: both intervals are given, or neither.
+      TypeError: If an argument has the wrong type.
+      ValueError: If both intervals or neither are given.
     """
     max_steps = max_steps_without_increase
     read = _metric_reader(estimator, metric_name, eval_dir, min_steps, max_steps_without_increase=max_steps)
@@ -389,23 +389,23 @@ def stop_if_no_decrease_hook(
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
 ) -> Any:
-    """Makes a hook that stops training once a metric hasn't decreased for a number of global steps.
+    """Creates a hook that stops training once a metric hasn't decreased for a number of global steps.
 
     Args:
       estimator: the `Estimator` that trains.
       metric_name: name of the metric.
       max_steps_without_decrease: the number of global steps.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
-      min_steps: global step before which evaluations don't count.
-      run_every_secs: seconds between two readings of the event files; or
-      run_every_steps: global steps between two readings. Exactly one of the two: with it pass `run_every_secs=None`.
+      min_steps: global step before which evaluations are ignored.
+      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: both intervals are given, or neither.
+      TypeError: If an argument has the wrong type.
+      ValueError: If both intervals or neither are given.
     """
     max_steps = max_steps_without_decrease
     read = _metric_reader(estimator, metric_name, eval_dir, min_steps, max_steps_without_decrease=max_steps)
@@ -414,7 +414,7 @@ def stop_if_no_decrease_hook(
 
 
 class _StopAtCheckpointStepHook(GlobalStepReader):
-    """A worker's hook: stops once the newest checkpoint has reached a global step."""
+    """A worker's hook. Stops once the newest checkpoint has reached a global step."""
 
     def __init__(self, model_dir: Any, last_step: int, wait_after_file_check_secs: float = 30) -> None:
         for name, value in (("last_step", last_step), ("model_dir", model_dir)):
@@ -431,7 +431,7 @@ class _StopAtCheckpointStepHook(GlobalStepReader):
             raise RuntimeError("Global step should be created to use StopAtCheckpointStepHook.")
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """At the last step: requests a stop if the checkpoint is there, else waits."""
+        """At the last step, requests a stop if the checkpoint exists. Otherwise waits for the checkpoint."""
         step_before_run = run_values.results
         if step_before_run + 1 < self._last_step:
             return
@@ -442,7 +442,7 @@ class _StopAtCheckpointStepHook(GlobalStepReader):
 
 
 def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after_file_check_secs: float = 30) -> Any:
-    """Makes a hook that stops training at a global step; in a worker, once a checkpoint of that step is saved.
+    """Creates a hook that stops training at a global step. A worker waits until a checkpoint of that step exists.
 
     Args:
       estimator: the `Estimator` that trains.
@@ -450,11 +450,11 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
       wait_after_file_check_secs: seconds that a worker waits between two readings of the model directory.
 
     Returns:
-      A `SessionRunHook` to pass to training: that of the chief or that of a worker, by the Estimator's configuration.
+      The chief's or a worker's `SessionRunHook`, depending on the Estimator's configuration. Pass the hook to training.
 
     Raises:
-      TypeError: `estimator` isn't an Estimator, or another argument isn't a number.
-      ValueError: `last_step` is None.
+      TypeError: If `estimator` isn't an Estimator, or another argument isn't a number.
+      ValueError: If `last_step` is None.
     """
     check_estimator(estimator)
     if last_step is not None:
@@ -476,10 +476,10 @@ class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: i
     """Requests a stop a given time after the start of the session.
 
     Args:
-      stop_after_secs: seconds from the start to the stop. The stop happens after the first run that ends later.
+      stop_after_secs: seconds from the start to the stop. Training stops after the first run that ends later than that.
 
     Raises:
-      TypeError: `stop_after_secs` isn't a number.
+      TypeError: If `stop_after_secs` isn't a number.
     """
 
     _schedule_reads = frozenset({"_stop_after_secs", "_start_time"})
@@ -495,16 +495,16 @@ class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: i
         self._start_time = steady()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Requests a stop if the time is over."""
+        """Requests a stop if the time is up."""
         if steady() - self._start_time >= self._stop_after_secs:
             run_context.request_stop()
 
     @property
     def loop_hook(self) -> TimeLimitHook:
-        """The hook that a `StepLoop` takes in the place of this one.
+        """The hook that a `StepLoop` uses instead of this one.
 
         Raises:
-          AttributeError: a subclass overrides `after_run`, which that hook wouldn't call.
+          AttributeError: If a subclass overrides `after_run`, which the other hook wouldn't call.
         """
         if type(self).after_run is not StopAtSecsHook.after_run:
             raise AttributeError(f"{type(self).__name__} overrides after_run.")

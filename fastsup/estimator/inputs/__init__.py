@@ -1,4 +1,4 @@
-"""Input functions over data in memory: the names of `tf.estimator.inputs`."""
+"""Input functions for in-memory data: the names of `tf.estimator.inputs`."""
 
 from fastsup.estimator.inputs.in_memory import numpy_input_fn, pandas_input_fn
 

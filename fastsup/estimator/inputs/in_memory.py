@@ -1,4 +1,4 @@
-"""numpy_input_fn and pandas_input_fn: input functions over data in memory, with a queue that threads fill."""
+"""numpy_input_fn and pandas_input_fn, which read in-memory data through a queue that threads fill."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RowFeed:
         self._given = 0
 
     def __call__(self) -> dict[Any, Any]:
-        """The next batch."""
+        """Returns the next batch."""
         count = self._batch_size
         if self._num_epochs is not None:
             count = min(count, self._num_epochs * self._length - self._given)
@@ -61,13 +61,13 @@ class RowFeed:
 
 
 class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
-    """A queue runner whose enqueue operations are fed.
+    """A queue runner that feeds its enqueue operations.
 
     Args:
       queue: the queue.
       enqueue_ops: the enqueue operations, each run in its own thread.
       feed_fns: for each operation, a function that returns the feed dictionary of a run, and raises OutOfRangeError at
-        the end.
+        the end of the input.
     """
 
     def __init__(self, queue: Any, enqueue_ops: Sequence[Any], feed_fns: Sequence[Callable[[], Any]]) -> None:
@@ -76,13 +76,13 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
         self._feed_fns = feed_fns
 
     def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
-        """Makes the threads for a session, unless the session has threads.
+        """Creates the threads for a session, unless it already has threads.
 
         Args:
           sess: the session.
           coord: `Coordinator` that stops the threads, or None.
-          daemon: True for daemon threads.
-          start: True to start the threads.
+          daemon: Whether to create daemon threads.
+          start: Whether to start the threads.
 
         Returns:
           The new threads.
@@ -137,7 +137,7 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
                 try:
                     sess.run(self._close_op)
                 except Exception as error:
-                    # The end of the session closes the queue anyway.
+                    # The queue is closed with the session anyway.
                     logging.vlog(1, "Ignored exception: %s", str(error))
 
     def _init_from_proto(self, queue_runner_def: Any, import_scope: Any = None) -> None:
@@ -183,7 +183,7 @@ def enqueue_rows(
     num_epochs: int | None,
     name: str = "enqueue_input",
 ) -> Any:
-    """Adds a queue, and the queue runner that fills the queue, to the default graph."""
+    """Adds a queue and its queue runner to the default graph."""
     with ops.name_scope(name):
         _warn_of_threads(shuffle, num_threads, num_epochs)
         types = [dtypes.as_dtype(dtype) for dtype in types]
@@ -195,7 +195,7 @@ def enqueue_rows(
             queue = data_flow_ops.FIFOQueue(capacity, dtypes=types, shapes=shapes)
         enqueue_ops, feeds = [], []
         for _ in range(num_threads):
-            # Without a shape, because batches differ in size.
+            # No shape, because batches differ in size.
             placeholders = [array_ops.placeholder(dtype) for dtype in types]
             enqueue_ops.append(queue.enqueue_many(placeholders))
             feeds.append(RowFeed(placeholders, rows_at, length, batch_size, shuffle, None, num_epochs))
@@ -230,13 +230,13 @@ def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs
 
 
 def _read(queue: Any, batch_size: int, num_epochs: int | None) -> list[Any]:
-    """Dequeues a batch, without the labels of the rows. With a number of epochs the last batch may be smaller."""
+    """Dequeues a batch without the rows' labels. If the number of epochs is limited, the last batch may be smaller."""
     batch = queue.dequeue_many(batch_size) if num_epochs is None else queue.dequeue_up_to(batch_size)
     return list(batch)[1:]
 
 
 def _columns(x: Any, y: Any) -> tuple[dict[str, Any], list[str], Any]:
-    """Checks the arrays. Returns all arrays by name, the names of the features, and the name(s) of the targets."""
+    """Checks the arrays. Returns all arrays by name, the names of the features, and the name or names of targets."""
     if isinstance(x, dict):
         if not x:
             raise ValueError("x cannot be an empty dict")
@@ -287,24 +287,24 @@ def numpy_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
 ) -> Callable[[], Any]:
-    """Makes an input_fn that reads batches of rows from NumPy arrays, through a queue.
+    """Creates an input_fn that reads batches of rows from NumPy arrays through a queue.
 
     Args:
-      x: features: an array, or a dictionary from names to arrays.
-      y: targets: an array, or a dictionary from names to arrays; or None.
-      batch_size: number of rows in a batch.
-      num_epochs: number of passes over all rows. None: no limit.
-      shuffle: True for random order, False for the order of the rows, as predictions need. Must be given.
+      x: features, as an array or a dictionary from names to arrays.
+      y: targets, as an array or a dictionary from names to arrays; or None.
+      batch_size: number of rows per batch.
+      num_epochs: number of passes over all rows. If None, there is no limit.
+      shuffle: Whether to read the rows in random order. Required. Pass False for predictions.
       queue_capacity: capacity of the queue, in rows.
-      num_threads: number of threads that fill the queue. With several threads the order is indefinite.
+      num_threads: number of threads that fill the queue. With several threads, the order of rows is undefined.
 
     Returns:
       Function without arguments that returns the features, or a pair of features and targets, as tensors.
 
     Raises:
-      ValueError: `shuffle` isn't a bool. When the function is called: lengths differ, x and y have a name in common, or
+      ValueError: If `shuffle` isn't a bool. When the function is called, if lengths differ, x and y share a name, or
         one of them is empty.
-      TypeError: when the function is called: `x` is neither an array nor a dictionary.
+      TypeError: When the function is called, if `x` is neither an array nor a dictionary.
     """
     _check_arguments(shuffle, batch_size, num_threads, num_epochs, queue_capacity)
 
@@ -346,24 +346,24 @@ def pandas_input_fn(
     num_threads: int = 1,
     target_column: str = "target",
 ) -> Callable[[], Any]:
-    """Makes an input_fn that reads batches of rows from a pandas data frame, through a queue.
+    """Creates an input_fn that reads batches of rows from a pandas data frame through a queue.
 
     Args:
       x: `DataFrame` of the features.
       y: `Series` or `DataFrame` of the targets, with the same index; or None.
-      batch_size: number of rows in a batch.
-      num_epochs: number of passes over all rows. None: no limit.
-      shuffle: True for random order, False for the order of the rows, as predictions need. Must be given.
-      queue_capacity: capacity of the queue, in rows. None: the number of rows, or four times that with `shuffle`.
-      num_threads: number of threads that fill the queue. With several threads the order is indefinite.
+      batch_size: number of rows per batch.
+      num_epochs: number of passes over all rows. If None, there is no limit.
+      shuffle: Whether to read the rows in random order. Required. Pass False for predictions.
+      queue_capacity: capacity of the queue, in rows. Defaults to the number of rows, times four with `shuffle`.
+      num_threads: number of threads that fill the queue. With several threads, the order of rows is undefined.
       target_column: name of the target column if `y` is a `Series`.
 
     Returns:
       Function without arguments that returns the features by column, or a pair of features and target or targets.
 
     Raises:
-      TypeError: pandas isn't installed, `x` or `y` isn't of pandas, or `target_column` isn't a string.
-      ValueError: `shuffle` isn't a bool, x has a column named `target_column`, or the indices differ.
+      TypeError: If pandas isn't installed, `x` or `y` isn't a pandas object, or `target_column` isn't a string.
+      ValueError: If `shuffle` isn't a bool, x has a column named `target_column`, or the indices differ.
     """
     try:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -386,7 +386,7 @@ def pandas_input_fn(
         if not np.array_equal(x.index, y.index):
             raise ValueError(f"Index for x and y are mismatched.\nIndex for x: {x.index}\nIndex for y: {y.index}\n")
         if isinstance(y, pd.DataFrame):
-            # x may have columns of the same names.
+            # x may have columns with the same names.
             targets = {name: f"{name}_{uuid.uuid4()}" if name in x else name for name in y}
             x[list(targets.values())] = y
         else:

@@ -1,4 +1,4 @@
-"""Parses the return value of an input_fn into features, labels and the hook that initializes the dataset."""
+"""Splits the result of an input_fn into features, labels and the hook that initializes the dataset."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[
 
 
 class DistributedIteratorInitializerHook(_DatasetInitializerHook):
-    """Initializes the iterator of a strategy in each new session."""
+    """Initializes a strategy's iterator in each new session."""
 
     def begin(self) -> None:
         self._initializer = self._iterator.initialize()
 
 
 def parse_input_fn_result(result: Any, input_fn: Any = None) -> tuple[Any, Any, list[Any]]:
-    """Features, labels or None, and the hooks that initialize the input, of the result of an input_fn."""
+    """Splits an input_fn's result into features, labels (or None), and the hooks that initialize the input."""
     hooks: list[Any] = []
     is_dataset = isinstance(result, dataset_ops.DatasetV2)
     if is_dataset:
@@ -48,7 +48,7 @@ def parse_input_fn_result(result: Any, input_fn: Any = None) -> tuple[Any, Any, 
 
 
 def parse_iterator_result(result: Any) -> tuple[Any, Any]:
-    """Features, and labels or None, of one element of a dataset."""
+    """Splits an element of a dataset into features and labels (or None)."""
     return _features_and_labels(result, True, None)
 
 
@@ -67,14 +67,14 @@ def _features_and_labels(result: Any, is_element: bool, input_fn: Any) -> tuple[
 
 
 def _place_of(input_fn: Any) -> str:
-    """Names an input_fn and its place, for an error; "" if it is unknown."""
+    """Describes an input_fn and its location for an error message. Returns "" if there is no input_fn."""
     code = getattr(getattr(input_fn, "func", input_fn), "__code__", None)
     place = "" if code is None else f', File "{code.co_filename}", line {code.co_firstlineno}'
     return "" if input_fn is None else f" The input_fn is {safe_repr(input_fn)}{place}."
 
 
 def is_endless(features: Any) -> bool:
-    """True if the features don't come from a dataset, and the graph has no queue runner."""
+    """Returns True if the features don't come from a dataset and the graph has no queue runner."""
     tensors = [value for value in nest.flatten(features) if isinstance(value, core.Tensor)]
     if any(tensor.op.type == "IteratorGetNext" for tensor in tensors):
         return False

@@ -1,4 +1,4 @@
-"""Listeners around evaluations: the user's, which gets an EvalResult, and the one that evaluates each checkpoint."""
+"""Listeners around evaluations: the user's, which receives an EvalResult, and one that evaluates each checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EvalStatus:
     - EVALUATED: a new checkpoint was evaluated.
     - MISSING_CHECKPOINT: the model directory has no checkpoint yet.
     - NO_NEW_CHECKPOINT: no checkpoint was saved since the last evaluation.
-    - THROTTLED: there is a new checkpoint, fewer than `EvalSpec.throttle_steps` steps after the last one evaluated.
+    - THROTTLED: the new checkpoint is fewer than `EvalSpec.throttle_steps` steps after the last evaluated one.
     """
 
     EVALUATED = "evaluated"
@@ -60,8 +60,8 @@ class EvalResult(_EvalResult):
       checkpoint_path: path of the evaluated checkpoint. Only with status EVALUATED.
 
     Raises:
-      ValueError: metrics or checkpoint_path don't go with the status, or the metrics lack the global step.
-      TypeError: metrics isn't a dictionary.
+      ValueError: If metrics or checkpoint_path don't match the status, or the metrics lack the global step.
+      TypeError: If metrics isn't a dictionary.
     """
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class EvalResult(_EvalResult):
 
 
 class ContinuousEvalListener:
-    """Base of listeners that decide, around each evaluation, whether evaluation continues."""
+    """Base of listeners that decide before and after each evaluation whether evaluation continues."""
 
     def before_eval(self) -> bool:
         """Called before each evaluation.
@@ -108,7 +108,7 @@ class ContinuousEvalListener:
 
 
 class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverListener):  # type: ignore[misc]
-    """Evaluates after a checkpoint is saved, unless it is throttled, and always after the last one.
+    """Evaluates each saved checkpoint unless evaluations are throttled. Always evaluates the last one.
 
     Args:
       evaluator: `Evaluator` to call.
@@ -136,7 +136,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
 
     @property
     def has_begun(self) -> bool:
-        """True if training has started. A model that had reached `max_steps` before isn't trained."""
+        """True if training has started. Training doesn't start if the model had already reached `max_steps`."""
         return self._timer is not None
 
     def begin(self) -> None:
@@ -145,17 +145,17 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         self._timer = basic_session_run_hooks.SecondOrStepTimer(every_secs=self._eval_throttle_secs)
 
     def after_save(self, session: Any, global_step_value: Any) -> bool | None:
-        """Evaluates the checkpoint, or logs the reason why not.
+        """Evaluates the checkpoint, or logs why it is skipped.
 
         Args:
           session: session of the training.
           global_step_value: global step of the checkpoint.
 
         Returns:
-          True to stop training; None to go on.
+          True to stop training, None to continue.
         """
         if stop_signals.received():
-            return None  # `end` follows, and logs it.
+            return None  # `end` is called next, and logs the skip.
         listener = self._continuous_eval_listener
         if self._awaits_first_save:
             skip_reason: str | None = (
@@ -180,7 +180,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         return True
 
     def _throttle_reason(self, step: Any) -> str | None:
-        """The reason why a step's checkpoint is skipped as too recent, or None."""
+        """Returns the reason why a checkpoint is skipped as too recent, or None."""
         if not self._timer.should_trigger_for_step(step):
             return (
                 f"Skip the current checkpoint eval due to throttle secs ({self._eval_throttle_secs} secs). Step "
@@ -199,7 +199,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         if self._timer.last_triggered_step() == global_step_value:
             return
         if stop_signals.received():
-            # There is time for the checkpoint, not for an evaluation.
+            # There is time to save a checkpoint, but not to evaluate it.
             logging.info(
                 f"Skip the eval of the checkpoint of step {global_step_value}: a signal is ending the training."
             )
@@ -207,7 +207,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
             self.evaluate_last(global_step_value)
 
     def evaluate_last(self, global_step_value: Any) -> None:
-        """Evaluates the last checkpoint, unless the `ContinuousEvalListener` refuses.
+        """Evaluates the last checkpoint unless the `ContinuousEvalListener` refuses.
 
         Args:
           global_step_value: global step of the checkpoint.
@@ -223,5 +223,5 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         result, exported = self._evaluator.evaluate_and_export()
         self.eval_result, self.export_results = result, exported
         if result.status != EvalStatus.EVALUATED:
-            # Impossible in training, which ends with a new checkpoint.
+            # Can't happen, because training ends with a new checkpoint.
             raise RuntimeError(f"There was no new checkpoint after the training. Eval status: {result.status}")

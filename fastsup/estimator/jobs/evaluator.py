@@ -1,4 +1,4 @@
-"""Evaluator: evaluates the newest checkpoint and calls the exporters. One graph serves all checkpoints."""
+"""Evaluator, which evaluates the newest checkpoint and calls the exporters. One graph can serve all checkpoints."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _Result = TypeVar("_Result")
 def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]) -> tuple[Any, _Result]:
     """Evaluates a checkpoint, or a newer one if the checkpoint is deleted during the evaluation.
 
-    This repeats, with a warning each time, while training saves as many checkpoints as it keeps before an evaluation
-    has restored one. It ends with training at the latest: the last checkpoint isn't deleted.
+    Each repetition logs a warning. This repeats as long as training replaces all kept checkpoints before an evaluation
+    has restored one. It ends with training at the latest, because the last checkpoint isn't deleted.
     """
     while True:
         try:
@@ -57,7 +57,7 @@ def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[
 
 
 def step_in_name(path: Any) -> int | None:
-    """The global step in the name of a checkpoint, or None if the name has none."""
+    """Returns the global step in the name of a checkpoint, or None if the name has none."""
     return step_of(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 
@@ -67,7 +67,7 @@ def _is_older(path: Any, other: Any) -> bool:
 
 
 def _names_checkpoint(error: Exception, path: Any) -> bool:
-    """True if an error's message contains the checkpoint's path, like a failed restore's."""
+    """Returns True if an error's message contains the checkpoint's path, as the error of a failed restore does."""
     return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) in str(error)
 
 
@@ -76,9 +76,9 @@ def _is_gone(path: Any) -> bool:
 
 
 class EvaluationGraph:
-    """Evaluates one checkpoint after the other in a graph that is built once: input_fn and model_fn are called once.
+    """Evaluates several checkpoints in a graph that is built once, so that input_fn and model_fn are called once.
 
-    Each evaluation has its own session, and the hooks are called as in `Estimator.evaluate`.
+    Each evaluation has its own session and calls the hooks as `Estimator.evaluate` does.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class EvaluationGraph:
         self._input_fn = input_fn
         self._hooks = [*hooks, *estimator._convert_eval_steps_to_hooks(steps)]
         self._output_dir = estimator.eval_dir(name)
-        # The graph, and what `Estimator._evaluate_run` is given; None until the graph is built.
+        # The graph and the arguments for `Estimator._evaluate_run`. None until the graph is built.
         self._built: tuple[Any, dict[str, Any]] | None = None
 
     def evaluate(self, checkpoint_path: str) -> dict[str, Any]:
-        """Evaluates a checkpoint, and writes the metrics. Returns them.
+        """Evaluates a checkpoint, writes the metrics and returns them.
 
-        After an error, and if hooks have added variables to the graph, the next evaluation builds it again.
+        Builds the graph again after an error, or if hooks added variables to it.
         """
         strategy = self._estimator._eval_distribution
         built, self._built = self._built, None
@@ -115,18 +115,18 @@ class EvaluationGraph:
         scaffold, update_op, metrics, hooks = self._estimator._evaluate_build_graph(
             self._input_fn, self._hooks, checkpoint_path
         )
-        evaluation._get_or_create_eval_step()  # A variable of every evaluation.
+        evaluation._get_or_create_eval_step()  # Every evaluation has this variable.
         return {"scaffold": scaffold, "update_op": update_op, "eval_dict": metrics, "all_hooks": hooks}
 
 
 def _variables_of(graph: Any) -> list[int]:
-    """The exception for variables that were added to a graph."""
+    """Returns the numbers of global and local variables in a graph."""
     return [
         len(graph.get_collection_ref(name)) for name in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
     ]
 
 
-# Seconds between two attempts of an evaluator without throttle that finds no new checkpoint.
+# Seconds between two attempts of an evaluator without a throttle that finds no new checkpoint.
 _POLL_SECS = 0.2
 _NO_THROTTLE_WARNING = (
     "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "
@@ -137,7 +137,7 @@ _NO_THROTTLE_WARNING = (
 class EvaluatorPacing:
     """Decides how long an evaluator waits for its next attempt, and when it has been idle for too long.
 
-    All times are those of `fastsup.core.clock.steady`, in seconds.
+    All times are in seconds, from `fastsup.core.clock.steady`.
     """
 
     def __init__(self, eval_spec: Any) -> None:
@@ -146,7 +146,7 @@ class EvaluatorPacing:
         self._idle_since: float | None = None
 
     def is_idle_too_long(self, result: EvalResult, start: float, now: float) -> bool:
-        """True if there has been no new checkpoint for `EvalSpec.idle_timeout_secs`."""
+        """Returns True if there has been no new checkpoint for `EvalSpec.idle_timeout_secs`."""
         if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
             self._idle_since = now
             return False
@@ -163,7 +163,7 @@ class EvaluatorPacing:
         return True
 
     def secs_to_next_attempt(self, result: EvalResult, start: float, now: float, throttle_secs: float) -> float:
-        """Seconds until the next attempt: to the end of the throttle, or of the idle timeout if it ends first."""
+        """Returns the seconds until the next attempt, at the end of the throttle or of the idle timeout."""
         wait_secs = throttle_secs - (now - start)
         if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
             if throttle_secs == 0:
@@ -206,10 +206,10 @@ class Evaluator:
         return self._is_final_export_triggered
 
     def evaluate_and_export(self, throttle_steps: int | None = None) -> tuple[EvalResult, list[Any]]:
-        """Evaluates the newest checkpoint, unless it was evaluated before, and calls the exporters.
+        """Evaluates the newest checkpoint unless it was already evaluated, and calls the exporters.
 
-        `throttle_steps` is the minimum of global steps from the last evaluated checkpoint to this one, unless this one
-        is of the last training step. Returns the outcome, and the list of the exporters' results.
+        `throttle_steps` is the minimum number of global steps since the last evaluated checkpoint. It doesn't apply to
+        the last training step. Returns the outcome, and the list of the exporters' results.
         """
         _, outcome = evaluate_or_newer(
             self._estimator.latest_checkpoint(),
@@ -221,7 +221,7 @@ class Evaluator:
         return outcome
 
     def _evaluate_and_export(self, path: Any, throttle_steps: int | None) -> tuple[EvalResult, list[Any]] | Exception:
-        """Evaluates a checkpoint. Returns invalid metrics as an error: a newer checkpoint would have the same."""
+        """Evaluates a checkpoint. Returns an error about invalid metrics, which a newer checkpoint would also have."""
         skipped = self._skip_status(path, throttle_steps)
         if skipped is not None:
             return EvalResult(status=skipped), []
@@ -251,14 +251,14 @@ class Evaluator:
         return self._graph.evaluate(path)
 
     def _skip_status(self, path: Any, throttle_steps: int | None) -> str | None:
-        """The status of a checkpoint that isn't evaluated, whose reason is logged; None for one to evaluate."""
+        """Returns the status of a skipped checkpoint after logging the reason, or None for a checkpoint to evaluate."""
         if not path:
             status = EvalStatus.MISSING_CHECKPOINT
         elif path == self._previous_path:
             status = EvalStatus.NO_NEW_CHECKPOINT
         else:
             return EvalStatus.THROTTLED if throttle_steps and self._is_throttled(path, throttle_steps) else None
-        # A warning every ten minutes; between two warnings the line is logged at INFO.
+        # Warn every ten minutes. Log the other lines at INFO.
         log, now = logging.info, steady()
         if now - self._last_warning_time > _WARNING_SECS:
             log, self._last_warning_time = logging.warning, now
@@ -266,7 +266,7 @@ class Evaluator:
         return status
 
     def _is_throttled(self, path: Any, throttle_steps: int) -> bool:
-        """True for a checkpoint that is too recent after the last evaluated one. Logs the reason."""
+        """Returns True if too few steps have passed since the last evaluated checkpoint. Logs the reason."""
         step, previous = step_in_name(path), step_in_name(self._previous_path)
         if step is None or previous is None or not 0 <= step - previous < throttle_steps or self._is_last_step(step):
             return False
@@ -280,7 +280,7 @@ class Evaluator:
         return bool(self._max_training_steps and step >= self._max_training_steps)
 
     def _export(self, exporter: Any, result: EvalResult, is_final: bool) -> Any:
-        # The names are converted because lookalikes of estimators and exporters may have bytes.
+        # Convert the names, because lookalikes of estimators and exporters may use bytes.
         model_dir, name = compat.as_str_any(self._estimator.model_dir), compat.as_str_any(exporter.name)
         return exporter.export(
             estimator=self._estimator,

@@ -1,4 +1,4 @@
-"""TrainSpec and EvalSpec: the arguments of `train_and_evaluate`, checked when they are made."""
+"""TrainSpec and EvalSpec, the arguments of `train_and_evaluate`. Their values are checked on creation."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ class TrainSpec(_TrainSpec):
 
     Args:
       input_fn: function that returns the training data: a `tf.data.Dataset`, or a tuple (features, labels).
-      max_steps: global step at which training ends, counted from the model's first step. None: training ends with the
-        data.
+      max_steps: global step at which training ends, counted from the model's first step. If None, training ends with
+        the data.
       hooks: iterable of `tf.compat.v1.train.SessionRunHook`, called on the chief and on every worker.
       saving_listeners: iterable of `tf.compat.v1.train.CheckpointSaverListener`, called in the task that saves
         checkpoints.
 
     Raises:
-      ValueError: max_steps isn't positive.
-      TypeError: an argument is of the wrong type.
+      ValueError: If max_steps isn't positive.
+      TypeError: If an argument has the wrong type.
     """
 
     __slots__ = ()
@@ -118,23 +118,23 @@ class EvalSpec(_EvalSpec):
 
     Args:
       input_fn: function that returns the evaluation data: a `tf.data.Dataset`, or a tuple (features, labels).
-      steps: number of batches to evaluate. None: until the data ends.
-      name: name of the evaluation, if there are several. Its events are written to `eval_NAME`.
+      steps: number of batches to evaluate. If None, evaluates all.
+      name: name of the evaluation if there are several. Its events are written to `eval_NAME`.
       hooks: iterable of `tf.compat.v1.train.SessionRunHook`, called during the evaluation.
       exporters: an `Exporter`, an iterable of them, or None. Called after each evaluation.
       start_delay_secs: seconds that an evaluator waits before its first evaluation.
       throttle_secs: minimum seconds from the start of one evaluation to the start of the next.
-      throttle_steps: minimum global steps from one evaluated checkpoint to the next. None: no minimum. The throttles
-        don't apply to the final checkpoint, which is always evaluated.
-      idle_timeout_secs: seconds without a new checkpoint after which an evaluator ends. None: an evaluator waits until
-        training has ended.
-      keep_graph: True to build the graph of the evaluation once, for all checkpoints: input_fn and model_fn are then
-        called for the first evaluation only. What they read in Python, such as a list of files, stays what it was. The
-        sessions, and the calls of hooks, are as without it.
+      throttle_steps: minimum global steps from one evaluated checkpoint to the next. If None, there is no minimum. The
+        throttles don't apply to the final checkpoint, which is always evaluated.
+      idle_timeout_secs: seconds without a new checkpoint after which an evaluator ends. If None, an evaluator waits
+        until training has ended.
+      keep_graph: Whether to build the evaluation graph once for all checkpoints. input_fn and model_fn are then called
+        only for the first evaluation, so later evaluations use the Python values that they read there, such as a list
+        of files. Each evaluation still has its own session and calls the hooks.
 
     Raises:
-      ValueError: a number is out of its range.
-      TypeError: an argument is of the wrong type.
+      ValueError: If a number is out of its range.
+      TypeError: If an argument has the wrong type.
     """
 
     __slots__ = ()
@@ -158,7 +158,7 @@ class EvalSpec(_EvalSpec):
             raise TypeError(f"`name` must be string, given: {name}")
         hooks = validate_hooks(hooks)
         exporters = validate_exporters(exporters)
-        # NaN is accepted, as by TensorFlow: training in one process then evaluates the first and the last checkpoint.
+        # NaN is accepted, as in TensorFlow. Training in one process then evaluates the first and the last checkpoint.
         _validate_number("start_delay_secs", start_delay_secs, lambda value: not value < 0, ">= 0")
         _validate_number("throttle_secs", throttle_secs, lambda value: not value < 0, ">= 0")
         check_steps("throttle_steps", throttle_steps)
@@ -181,5 +181,5 @@ class EvalSpec(_EvalSpec):
 
 
 def assert_eval_spec(eval_spec: Any) -> None:
-    """Raises TypeError for a value that is no `EvalSpec`."""
+    """Raises TypeError unless a value is an `EvalSpec`."""
     check_type("eval_spec", eval_spec, EvalSpec)

@@ -1,4 +1,4 @@
-"""train_and_evaluate, in a single process or each task of a cluster, and its TrainingExecutor, which runs a task."""
+"""train_and_evaluate, and its TrainingExecutor, which runs a single process or one task of a cluster."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class TrainingExecutor:
       train_spec: `TrainSpec`.
       eval_spec: `EvalSpec`, or None if this task doesn't evaluate.
       train_hooks: iterable of `tf.compat.v1.train.SessionRunHook`, in addition to those of train_spec.
-      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation continues. Called in a single
-        process and in an evaluator.
+      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation continues. It is called in a
+        single process and in an evaluator.
 
     Raises:
-      TypeError: an argument is of the wrong type.
+      TypeError: If an argument has the wrong type.
     """
 
     _Evaluator = Evaluator
@@ -81,14 +81,14 @@ class TrainingExecutor:
         return self._estimator
 
     def run(self) -> Any:
-        """Runs `run_local` in a single process, else the method of the task's role, `run_ROLE`.
+        """Runs `run_local` in a single process, and `run_ROLE` for a task with a role.
 
         Returns:
-          In a single process the metrics of the last evaluation and the list of the exporters' results; in a cluster
+          In a single process, the metrics of the last evaluation and the list of the exporters' results. In a cluster,
           None.
 
         Raises:
-          ValueError: the task's role is missing, is `local`, or has no method.
+          ValueError: If the task's role is missing, is `local`, or has no method.
         """
         config = self._estimator.config
         if config.cluster_spec or config.task_type == TaskType.EVALUATOR:
@@ -98,7 +98,7 @@ class TrainingExecutor:
         return self.run_local()
 
     def _method_of(self, role: Any) -> Callable[[], Any]:
-        """The method `run_ROLE`."""
+        """Returns the method `run_ROLE`."""
         if not role:
             problem = (
                 "`estimator.config` must have task_type set. This usually means TF_CONFIG environment is not set "
@@ -130,8 +130,8 @@ class TrainingExecutor:
     def run_master(self) -> None:
         """Trains, saves the checkpoints, and evaluates them."""
         assert_eval_spec(self._eval_spec)
-        # An evaluation at max_steps or later makes the final export. There can be two: if a checkpoint is saved at a
-        # later step than training has read, training goes on and ends with one more checkpoint.
+        # An evaluation at max_steps or later makes the final export. A second one can follow: if a checkpoint was saved
+        # at a later step than training has read, training continues and ends with another checkpoint.
         listener = self._new_listener(ContinuousEvalListener())
         self._start_distributed_training(saving_listeners=(*self._train_spec.saving_listeners, listener))
         self._evaluate_if_trained_before(listener)
@@ -177,7 +177,7 @@ class TrainingExecutor:
         )
 
     def _evaluate_if_trained_before(self, listener: NewCheckpointListenerForEvaluate) -> None:
-        """Evaluates the last checkpoint if the model had reached `max_steps` before, so that nothing was trained."""
+        """Evaluates the last checkpoint if nothing was trained because the model had already reached `max_steps`."""
         if listener.has_begun or not self._train_spec.max_steps:
             return
         step = step_in_name(self._estimator.latest_checkpoint())
@@ -205,9 +205,9 @@ class TrainingExecutor:
         config = self._estimator.config
         mark_task_started(self._estimator.model_dir, config.task_type, config.task_id)
         delay_secs = 0
-        # With collectives the Estimator starts the server, and all tasks begin together.
+        # In collective training, the Estimator starts the server, and all tasks start together.
         if not distribution.trains_collectively(config):
-            # Before the delay: the other tasks' servers wait for this one.
+            # Start it before the delay, because the other tasks' servers wait for this one.
             if not task_server.is_google_environment():
                 self._start_std_server(config)
             delay_secs = self._start_delay_secs(config)
@@ -219,7 +219,7 @@ class TrainingExecutor:
 
     @staticmethod
     def _start_delay_secs(config: Any) -> int:
-        """Seconds before this task trains. Workers that start in sequence help asynchronous training to converge."""
+        """Returns the seconds before this task trains. Staggered starts help asynchronous training to converge."""
         if config.task_type != TaskType.WORKER:
             return 0
         max_delay_secs = config.experimental_max_worker_delay_secs
@@ -227,7 +227,7 @@ class TrainingExecutor:
         return min(_MAX_DELAY_SECS if max_delay_secs is None else int(max_delay_secs), delay_secs)
 
     def _start_continuous_evaluation(self) -> None:
-        """Evaluates and exports until training has ended; fails if no task that trains is alive."""
+        """Evaluates and exports until training has ended. Fails if no training task is alive."""
         assert_eval_spec(self._eval_spec)
         watcher = JobCompletionWatcher(self._estimator.model_dir)
         start_delay_secs = self._eval_spec.start_delay_secs
@@ -239,7 +239,7 @@ class TrainingExecutor:
         max_steps = self._train_spec.max_steps
         self._pacing = EvaluatorPacing(self._eval_spec)
         while True:
-            # Read first: the evaluation that follows then finds whatever was saved before training ended.
+            # Read this first, so that the following evaluation finds everything that was saved before training ended.
             is_last = watcher.chief_has_ended()
             result, should_stop = self._execute_evaluator_once(
                 evaluator, self._continuous_eval_listener, self._eval_spec.throttle_secs, is_last, watcher.sleep
@@ -269,10 +269,10 @@ class TrainingExecutor:
         is_last: bool = False,
         sleep: Callable[[float], None] | None = None,
     ) -> tuple[Any, bool]:
-        """Evaluates the newest checkpoint, if it is new, and waits until the next attempt is due, by `sleep`.
+        """Evaluates the newest checkpoint if it is new, then calls `sleep` until the next attempt is due.
 
         Returns:
-          The `EvalResult` (None if the listener has refused the evaluation), and True to stop.
+          The `EvalResult` (None if the listener refused the evaluation), and True to stop.
         """
         assert_eval_spec(self._eval_spec)
         start = steady()
@@ -298,12 +298,12 @@ class TrainingExecutor:
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     """Trains, evaluates and exports an Estimator.
 
-    A single process evaluates after each checkpoint. In a cluster (see `RunConfig` and TF_CONFIG) each task calls this
-    function with the same arguments and runs its own part, with one model directory: between-graph replication, or
-    synchronous training with `MultiWorkerMirroredStrategy`.
+    A single process evaluates after each checkpoint. In a cluster (see `RunConfig` and TF_CONFIG), each task calls this
+    function with the same arguments and the same model directory, and runs its own part. A cluster trains with
+    between-graph replication, or synchronously with `MultiWorkerMirroredStrategy`.
 
-    `TrainSpec.max_steps` ends training alike in both. The end of the data ends training too; but in a cluster each
-    worker reads the data independently.
+    `TrainSpec.max_steps` ends training in both cases. The end of the data also ends training, but each worker of a
+    cluster reads the data independently.
 
     Args:
       estimator: the `Estimator`.
@@ -311,13 +311,14 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
       eval_spec: `EvalSpec`.
 
     Returns:
-      In a single process the metrics of the last evaluation and the list of the exporters' results; in a cluster None.
+      In a single process, the metrics of the last evaluation and the list of the exporters' results. In a cluster,
+      None.
 
     Raises:
-      ValueError: TF_CONFIG is invalid, such as with a second evaluator, or with workers and no parameter server.
-      TypeError: an argument is of the wrong type.
+      ValueError: If TF_CONFIG is invalid: for example, it has a second evaluator, or workers but no parameter server.
+      TypeError: If an argument has the wrong type.
     """
-    assert_eval_spec(eval_spec)  # First, as in TensorFlow.
+    assert_eval_spec(eval_spec)  # TensorFlow also checks this first.
     executor = TrainingExecutor(estimator=estimator, train_spec=train_spec, eval_spec=eval_spec)
     check_job_layout(estimator.config, distribution.trains_collectively(estimator.config))
     return executor.run()

@@ -1,4 +1,4 @@
-"""Checks of the arguments that several methods of an Estimator have: hooks, listeners, numbers of steps."""
+"""Checks of arguments that several Estimator methods share: hooks, listeners, numbers of steps."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NO_LIST = "{cause}: {name}={value!r} must be a list of %s objects."
 
 
 def is_hook(value: Any) -> bool:
-    """True for a `SessionRunHook`, of TensorFlow's class or a subclass, and for a `fastsup.core.Hook`."""
+    """Returns True for a `fastsup.core.Hook`, or a `SessionRunHook` of TensorFlow's class or a subclass."""
     return isinstance(value, session_run_hook.SessionRunHook | LoopHook)
 
 
 def is_listener(value: Any) -> bool:
-    """True for a `CheckpointSaverListener`, of TensorFlow's class or a subclass."""
+    """Returns True for a `CheckpointSaverListener`, of TensorFlow's class or a subclass."""
     return isinstance(value, basic_session_run_hooks.CheckpointSaverListener)
 
 
@@ -61,7 +61,7 @@ def check_listeners(saving_listeners: Any) -> list[Any]:
 
 
 def _is_whole_number(value: Any) -> bool:
-    """True for an integer, and for a float such as 1e5 that equals one."""
+    """Returns True for an integer, and for a float such as 1e5 that equals one."""
     return hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
 
 

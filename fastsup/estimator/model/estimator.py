@@ -1,4 +1,4 @@
-"""Estimator: trains, evaluates, predicts with and exports a model that a function builds."""
+"""Estimator, which trains, evaluates, exports and predicts with a model that a function builds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class EstimatorForwards:
-    """What programs read, assign and override in an Estimator besides its public interface."""
+    """Members other than the public interface that programs read, assign and override in an Estimator."""
 
     _user_model: UserModel
     _model_trainer: Any
@@ -84,7 +84,7 @@ class EstimatorForwards:
         return [] if steps is None and max_steps is None else [v1.train.StopAtStepHook(steps, max_steps)]
 
     def _train_model(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
-        # Again, because a program may have assigned another strategy.
+        # Check again, because a program may have assigned another strategy.
         self._model_trainer = choose_trainer(self._user_model)
         method = self._train_model_distributed if self._train_distribution else self._train_model_default
         return method(input_fn, hooks, saving_listeners)
@@ -102,7 +102,7 @@ class EstimatorForwards:
         return run.train(worker_hooks, hooks, global_step_tensor, saving_listeners)
 
 
-# The members that a subclass may override. Its settings are attributes of the instance, which a class may have too.
+# The members that a subclass may override. Settings are instance attributes, which a class may also define.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
 _OVERRIDABLE |= {name for name, value in vars(EstimatorForwards).items() if isinstance(value, Delegated)}
 
@@ -112,28 +112,27 @@ _renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.depre
 
 
 class EstimatorV1(EstimatorForwards):
-    """Trains, evaluates, predicts with and exports a model that a function builds.
+    """Trains, evaluates, exports and predicts with a model that a function builds.
 
-    The model directory has the checkpoints, events and exports. Training starts from the newest checkpoint there. Each
-    method builds the model in its own graph.
+    The model directory contains the checkpoints, events and exports. Training starts from the newest checkpoint in this
+    directory. Each method builds the model in its own graph.
 
-    A subclass may override `_create_and_assert_global_step`, `_export_all_saved_models`, `latest_checkpoint` and
-    `model_fn`, and no other member. A subclass that overrides other members, on its own responsibility, also overrides
-    `_assert_members_are_not_overridden`.
+    A subclass may override only `_create_and_assert_global_step`, `_export_all_saved_models`, `latest_checkpoint` and
+    `model_fn`. To override other members at your own risk, also override `_assert_members_are_not_overridden`.
 
     Args:
       model_fn: function that builds the model and returns an `EstimatorSpec`. Its arguments are `features` and any of
         `labels`, `mode`, `params` and `config`.
-      model_dir: path of the model directory. Defaults to that of `config`, or else to a temporary one.
+      model_dir: path of the model directory. Defaults to the directory of `config`, or else to a temporary one.
       config: `RunConfig`. Defaults to `RunConfig()`.
       params: dictionary of hyperparameters for `model_fn` and the input functions.
-      warm_start_from: source of the initial values of a new model: path of a checkpoint, of a directory with
-        checkpoints or of a SavedModel, or `WarmStartSettings`.
+      warm_start_from: source of the initial values of a new model: `WarmStartSettings`, or the path of a checkpoint, of
+        a directory with checkpoints or of a SavedModel.
 
     Raises:
-      ValueError: `model_fn` has the wrong arguments, `config` isn't a RunConfig, the directories of `model_dir` and
+      ValueError: If `model_fn` has the wrong arguments, `config` isn't a RunConfig, the directories of `model_dir` and
         `config` differ, or a subclass overrides another member.
-      TypeError: `model_fn` can't be called.
+      TypeError: If `model_fn` can't be called.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class EstimatorV1(EstimatorForwards):
         params: Any = None,
         warm_start_from: Any = None,
     ) -> None:
-        # Through the class, so that a subclass that overrides other members can replace this check.
+        # Called through the class, so that a subclass that overrides other members can replace this check.
         self.__class__._assert_members_are_not_overridden(self)
         model = UserModel(self, model_fn, model_dir, config, params, warm_start_from)
         self._user_model = model
@@ -154,7 +153,7 @@ class EstimatorV1(EstimatorForwards):
         self._model_exporter = Exporter(model)
 
     def _assert_members_are_not_overridden(self) -> None:
-        """Refuses a subclass that overrides other members than it may."""
+        """Refuses a subclass that overrides members that it may not override."""
         base = Estimator if isinstance(self, Estimator) else EstimatorV1
         members = {name for name in dir(base) if not name.startswith("__")}
         own = set(self.__class__.__dict__) & members - _OVERRIDABLE
@@ -182,7 +181,7 @@ class EstimatorV1(EstimatorForwards):
 
     @property
     def model_fn(self) -> Callable[..., Any]:
-        """The model_fn with the hyperparameters bound: a function of `features`, `labels`, `mode` and `config`."""
+        """The model_fn with bound hyperparameters: a function of `features`, `labels`, `mode` and `config`."""
 
         def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
             return self._call_model_fn(features, labels, mode, config)
@@ -190,7 +189,7 @@ class EstimatorV1(EstimatorForwards):
         return public_model_fn
 
     def get_variable_value(self, name: str) -> Any:
-        """The value of a variable in the newest checkpoint.
+        """Returns the value of a variable in the newest checkpoint.
 
         Args:
           name: the variable's name.
@@ -199,9 +198,9 @@ class EstimatorV1(EstimatorForwards):
           NumPy array of the variable's shape.
 
         Raises:
-          ValueError: the model directory has no checkpoint. The message lists its files.
-          tf.errors.NotFoundError: there is no such variable. The message lists the variables of the checkpoint.
-          TypeError: `name` isn't a string.
+          ValueError: If the model directory has no checkpoint. The message lists its files.
+          tf.errors.NotFoundError: If there is no such variable. The message lists the variables in the checkpoint.
+          TypeError: If `name` isn't a string.
         """
         with context.graph_mode():
             path = model_checkpoints.require_checkpoint(self.model_dir)
@@ -216,28 +215,28 @@ class EstimatorV1(EstimatorForwards):
                 raise errors.NotFoundError(error.node_def, error.op, message) from error
 
     def get_variable_names(self) -> list[str]:
-        """The names of all variables in the newest checkpoint.
+        """Returns the names of all variables in the newest checkpoint.
 
         Raises:
-          ValueError: the model directory has no checkpoint. The message lists its files.
+          ValueError: If the model directory has no checkpoint. The message lists its files.
         """
         with context.graph_mode():
             path = model_checkpoints.require_checkpoint(self.model_dir)
             return [name for name, _ in tf.train.list_variables(path)]
 
     def latest_checkpoint(self) -> str | None:
-        """The path of the newest checkpoint in the model directory; None if there is none."""
+        """Returns the path of the newest checkpoint in the model directory, or None if there is none."""
         with context.graph_mode():
             return model_checkpoints.newest_checkpoint(self.model_dir)
 
     def eval_dir(self, name: str | None = None) -> str:
-        """The directory with the event files of an evaluation.
+        """Returns the directory for the event files of an evaluation.
 
         Args:
           name: name of the evaluation, or None for the evaluation without a name.
 
         Raises:
-          TypeError: `name` isn't a string.
+          TypeError: If `name` isn't a string.
         """
         if name and not isinstance(name, str):
             raise TypeError(f"name must be a string or None, given: {name!r}")
@@ -254,20 +253,20 @@ class EstimatorV1(EstimatorForwards):
         """Trains the model, starting from its newest checkpoint.
 
         Args:
-          input_fn: function that makes the input: a `tf.data.Dataset` of (features, labels), or such a pair. It may
-            take `mode`, `params` and `config`.
+          input_fn: function that creates the input: a `tf.data.Dataset` of (features, labels), or such a pair. It may
+            have arguments `mode`, `params` and `config`.
           hooks: `SessionRunHook` objects.
-          steps: number of steps to train. A second call trains as many steps again. Or
-          max_steps: global step at which training ends. A second call trains no step. Neither given: training ends with
-            the input, or when a hook requests a stop.
+          steps: number of steps to train. A second call trains as many steps again. Exclusive with `max_steps`.
+          max_steps: global step at which training ends. A second call runs no steps. If neither is given, training ends
+            with the input, or when a hook requests a stop.
           saving_listeners: `CheckpointSaverListener` objects, called around each save.
 
         Returns:
           This Estimator.
 
         Raises:
-          ValueError: both steps and max_steps are given, or one isn't positive; or this task doesn't train.
-          TypeError: a hook, a listener or a number of steps is of the wrong type.
+          ValueError: If both steps and max_steps are given, one isn't positive, or this task doesn't train.
+          TypeError: If a hook, a listener or a number of steps has the wrong type.
         """
         if self.config.task_type in (TaskType.EVALUATOR, TaskType.PS):
             raise ValueError(
@@ -300,19 +299,19 @@ class EstimatorV1(EstimatorForwards):
         """Evaluates the model over the input.
 
         Args:
-          input_fn: function that makes the input, as for `train`.
-          steps: number of batches to evaluate. Defaults to all, until the input ends.
+          input_fn: function that creates the input, as for `train`.
+          steps: number of batches to evaluate. Defaults to all batches of the input.
           hooks: `SessionRunHook` objects.
-          checkpoint_path: path of the checkpoint to evaluate. Defaults to the newest one. If there is none, the initial
-            model is evaluated.
-          name: name of the evaluation, if there are several. Its metrics are written to `eval_dir(name)`.
+          checkpoint_path: path of the checkpoint to evaluate. Defaults to the newest one. If there is none, evaluates
+            the initial model.
+          name: name of the evaluation if there are several. Its metrics are written to `eval_dir(name)`.
 
         Returns:
           Dictionary from names of metrics to values. It includes the mean `loss` and the `global_step`.
 
         Raises:
-          ValueError: `steps` isn't positive, or a metric has the name `loss` or `global_step`.
-          TypeError: a hook or the number of steps is of the wrong type.
+          ValueError: If `steps` isn't positive, or a metric is named `loss` or `global_step`.
+          TypeError: If a hook or the number of steps has the wrong type.
         """
         return self._actual_eval(
             input_fn,
@@ -333,24 +332,24 @@ class EstimatorV1(EstimatorForwards):
     ) -> Iterator[Any]:
         """Yields predictions for the input, until the input ends.
 
-        The model is built when the first prediction is requested. You can alternate several predictors.
+        The model is built when the first prediction is requested. You can alternate between several predictors.
 
         Args:
-          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair, the first element is
-            used.
+          input_fn: function that creates the features: a `tf.data.Dataset`, or tensors. If it returns a pair, the first
+            element is used.
           predict_keys: names of the predictions to yield, if the predictions are a dictionary. Defaults to all.
           hooks: `SessionRunHook` objects.
           checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the
             model predicts with its initial values, with a warning if a model directory was given.
-          yield_single_examples: True to yield the examples of a batch one by one; False to yield batches.
+          yield_single_examples: Whether to yield the examples of a batch one by one. If False, yields batches.
 
         Yields:
           The values of the predictions: an array, or a dictionary of arrays.
 
         Raises:
-          ValueError: the batch sizes of the predictions differ, or `predict_keys` has no name of a prediction.
-          TypeError: a hook is of the wrong type, or a prediction has no batch dimension.
-          IndexError: a prediction in a dictionary has no batch dimension.
+          ValueError: If the batch sizes of the predictions differ, or `predict_keys` doesn't name any prediction.
+          TypeError: If a hook has the wrong type, or a prediction has no batch dimension.
+          IndexError: If a prediction in a dictionary has no batch dimension.
         """
         yield from self._prediction_run.predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples)
 
@@ -363,25 +362,25 @@ class EstimatorV1(EstimatorForwards):
         checkpoint_path: Any = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> Any:
-        """Writes the model as a SavedModel, to a new directory.
+        """Writes the model as a SavedModel to a new directory.
 
         Args:
-          export_dir_base: parent of the new directory, whose name is the time in seconds.
+          export_dir_base: parent of the new directory. The directory's name is the time in seconds.
           serving_input_receiver_fn: function without arguments that returns an `export.ServingInputReceiver` or an
             `export.TensorServingInputReceiver`.
-          assets_extra: dictionary from destinations under `assets.extra` to the files to copy there, or None.
-          as_text: True to write the graph as text.
+          assets_extra: dictionary from paths under `assets.extra` to the source files, or None.
+          as_text: Whether to write the graph as text.
           checkpoint_path: path of the checkpoint to export. Defaults to the newest one.
-          experimental_mode: mode in which the model is built, one of `ModeKeys`.
+          experimental_mode: mode to build the model in, one of `ModeKeys`.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: the function or the checkpoint is missing, or the checkpoint lacks a variable.
-          TypeError: `serving_input_receiver_fn` can't be called.
-          AttributeError: `serving_input_receiver_fn` returns no receiver.
-          NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
+          ValueError: If the function or the checkpoint is missing, or the checkpoint lacks a variable.
+          TypeError: If `serving_input_receiver_fn` can't be called.
+          AttributeError: If `serving_input_receiver_fn` doesn't return a receiver.
+          NoIntactCheckpointError: If the checkpoint is damaged. This is also a ValueError.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -404,10 +403,10 @@ class EstimatorV1(EstimatorForwards):
         checkpoint_path: Any = None,
         strip_default_attrs: bool = False,
     ) -> Any:
-        """As `export_saved_model`, for prediction: the name in TensorFlow 1.
+        """Exports for prediction, as `export_saved_model` does. The name in TensorFlow 1.
 
         Args:
-          strip_default_attrs: True to leave attributes with default values out of the graph.
+          strip_default_attrs: Whether to leave attributes with default values out of the graph.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -432,10 +431,10 @@ class EstimatorV1(EstimatorForwards):
 
         Args:
           input_receiver_fn_map: dictionary from `ModeKeys` to functions that return an input receiver. The other
-            arguments, and the result, are the same as for `export_saved_model`.
+            arguments, and the result, are those of `export_saved_model`.
 
         Raises:
-          ValueError: no mode has a function, the checkpoint is missing, or it lacks a variable.
+          ValueError: If no mode has a function, the checkpoint is missing, or the checkpoint lacks a variable.
         """
         return self._export_all_saved_models(
             export_dir_base,
@@ -448,7 +447,7 @@ class EstimatorV1(EstimatorForwards):
 
 
 class _OnlyInVersion1:
-    """The attribute `export_savedmodel`, which version 2 of the interface doesn't have."""
+    """The attribute `export_savedmodel`, which version 2 of the interface lacks."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
         raise AttributeError(
@@ -464,7 +463,7 @@ class Estimator(EstimatorV1):
 
 
 def check_estimator(estimator: Any) -> None:
-    """Raises TypeError for a value that is no `Estimator`."""
+    """Raises TypeError unless a value is an `Estimator`."""
     if not isinstance(estimator, EstimatorV1):
         check_type("estimator", estimator, Estimator)
 
@@ -473,20 +472,20 @@ _METRIC_FN_ARGS = {"features", "labels", "predictions", "config"}
 
 
 def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Estimator:
-    """Makes a copy of an Estimator with additional metrics.
+    """Creates a copy of an Estimator with additional metrics.
 
     Args:
       estimator: the `Estimator` to copy.
       metric_fn: function of any of `features`, `labels`, `predictions` and `config` that returns a dictionary from
-        names to metric objects or (value, update) pairs. A metric with the name of an existing one replaces that one.
+        names to metric objects or (value, update) pairs. A metric with the name of an existing one replaces it.
 
     Returns:
       The new `Estimator`.
 
     Raises:
-      TypeError: `estimator` isn't an Estimator, or `metric_fn` can't be called. In an evaluation: `metric_fn` returns
-        something other than a dictionary.
-      ValueError: `metric_fn` has other arguments.
+      TypeError: If `estimator` isn't an Estimator, or `metric_fn` can't be called. In an evaluation, if `metric_fn`
+        returns something other than a dictionary.
+      ValueError: If `metric_fn` has other arguments.
     """
     check_estimator(estimator)
     if not callable(metric_fn):

@@ -1,4 +1,4 @@
-"""One evaluation: updates the metrics over the input, then reads their values. And the evaluator of an Estimator."""
+"""One evaluation, which updates the metrics over the input and then reads them. And the evaluator of an Estimator."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ __all__ = [
     "with_eval_step",
 ]
 
-# The attribute of a graph with its counted evaluations: by the operations of a step, the same with the step counter.
+# The graph attribute that maps a step's operations to the same operations with the counter.
 _COUNTED = "_fastsup_counted_evaluations"
 
 
-# TensorFlow's class, which a program may replace under its name later.
+# TensorFlow's class. A program may replace the class under this name later.
 _TFStopAfterNEvalsHook: Any = tf_evaluation._StopAfterNEvalsHook
 
 
@@ -54,7 +54,7 @@ class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignor
 
     Args:
       num_evals: number of batches to evaluate.
-      log_progress: True to log the progress.
+      log_progress: Whether to log the progress.
     """
 
     _schedule_reads = frozenset({"_num_evals", "_log_frequency"})
@@ -62,9 +62,9 @@ class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignor
     _log_frequency: float
 
     def _schedule(self, run: int, step_read: Any) -> bool:
-        # One run evaluates one batch, and the count of batches starts with the session.
+        # Each run evaluates one batch, and each session starts its own count.
         every = int(self._log_frequency)
-        # A fraction of a batch counts as a whole one.
+        # A fraction of a batch counts as a whole batch.
         batches = math.ceil(min(self._num_evals, (run // every + 1) * every))
         self.due_at_run(max(run, batches - 1))
         return True
@@ -79,7 +79,7 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
     eval_step = tf_evaluation._get_or_create_eval_step()
     if eval_ops is None:
         return None
-    # A graph that evaluates again and again has one counter, and doesn't grow.
+    # Reuse the counter of a graph that evaluates repeatedly, so that the graph doesn't grow.
     known: dict[int, Any] = getattr(eval_step.graph, _COUNTED, {})
     setattr(eval_step.graph, _COUNTED, known)
     if id(eval_ops) not in known:
@@ -92,7 +92,7 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
 
 
 def _counted(eval_ops: Any, eval_step: Any) -> tuple[Any, Any]:
-    """The operations of a step with the counter, and the counter's value after them."""
+    """Returns the operations of a step with the counter, and the counter's value after them."""
     update_eval_step = state_ops.assign_add(eval_step, 1, use_locking=True)
     if isinstance(eval_ops, dict):
         eval_ops = {**eval_ops, "update_eval_step": update_eval_step}
@@ -107,7 +107,7 @@ def evaluate_once(
     checkpoint_path: Any, master: str, scaffold: Any, eval_ops: Any, final_ops: Any, hooks: list[Any], config: Any,
     executor: str = "auto", progress: bool = False,
 ) -> Any:  # fmt: skip
-    """Evaluates the model in the default graph once. The arguments are the same as for `run_evaluation`."""
+    """Evaluates the model in the default graph once. Takes the arguments of `run_evaluation`."""
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
         checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config,
@@ -161,7 +161,7 @@ substitute(tf_evaluation._evaluate_once, evaluate_once)
 
 
 def _with_local_variables_initialised(scaffold: Any) -> Any:
-    """A scaffold whose `local_init_op` initializes the variables of the metrics and of the step count too."""
+    """Returns a scaffold whose `local_init_op` also initializes the variables of the metrics and the step count."""
     if not (scaffold and scaffold.local_init_op):
         return scaffold  # TensorFlow's default operation initializes all local variables.
     tf_evaluation._get_or_create_eval_step()
@@ -202,7 +202,7 @@ class Evaluator:
                 )
 
     def steps_hooks(self, steps: Any) -> list[Any]:
-        """The hook that ends the evaluation after a number of batches, if one is given."""
+        """Returns the hook that ends the evaluation after a number of batches, if one is given."""
         check_steps("steps", steps, endless=False)
         return [] if steps is None else [evaluation._StopAfterNEvalsHook(num_evals=steps)]
 
@@ -217,7 +217,7 @@ class Evaluator:
         model.seed_and_create_global_step(graph)
         call = methods._call_model_fn_eval_distributed if model.eval_distribution else methods._call_model_fn_eval
         scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, methods.config)
-        # Needs the variables of the model.
+        # This needs the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         if ops.GraphKeys.GLOBAL_STEP in eval_dict:
             raise ValueError(
@@ -241,7 +241,7 @@ class Evaluator:
         return spec.scaffold, spec.evaluation_hooks, input_hooks, update_op, eval_dict
 
     def call_model_fn_in_replicas(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """As `call_model_fn`, with the strategy."""
+        """Calls input_fn and model_fn with the strategy. Returns the same values as `call_model_fn`."""
         return ReplicatedModel(self._model, self._model.eval_distribution).evaluation(input_fn, config)
 
     def run(

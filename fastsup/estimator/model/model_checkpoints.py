@@ -1,4 +1,4 @@
-"""The checkpoints of an Estimator: those of its model directory, and the one that initializes a new model."""
+"""The checkpoints in the model directory of an Estimator, and the checkpoint that initializes a new model."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _LISTED = 20
 
 
 def newest_checkpoint(model_dir: Any) -> str | None:
-    """The checkpoint to evaluate: the one that the state file names, else the newest in the directory."""
+    """Returns the checkpoint to evaluate: the one in the state file, or else the newest in the directory."""
     try:
         path = tf.train.latest_checkpoint(model_dir)
     except ValueError:  # The state file is empty.
         path = None
     if path and is_in(path, os.fspath(model_dir)):
         return str(path)
-    # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest
-    # checkpoint of this directory, so an evaluation takes that one too.
+    # The state file is missing or names a checkpoint of another directory. Training would resume from the newest
+    # checkpoint in this directory, so an evaluation also uses that one.
     for candidate in list_checkpoints(model_dir).paths:
         if exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
@@ -51,7 +51,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
 
 
 def warn_of_state_file(model_dir: Any, path: str | None) -> None:
-    """Warns of a state file that is lost, or that names another checkpoint than the one that is used."""
+    """Warns about a state file that is missing or names a checkpoint other than the one in use."""
     if path is None:
         return
     listing = list_checkpoints(model_dir)
@@ -63,7 +63,7 @@ def warn_of_state_file(model_dir: Any, path: str | None) -> None:
 
 
 def global_step_of(model_dir: Any) -> int:
-    """The global step of the newest checkpoint; 0 if there is none, or if it can't be read."""
+    """Returns the global step of the newest checkpoint, or 0 if there is none or it can't be read."""
     try:
         path = newest_checkpoint(model_dir)
         if path is None:
@@ -74,7 +74,7 @@ def global_step_of(model_dir: Any) -> int:
 
 
 def describe_directory(model_dir: Any) -> str:
-    """The files of a directory, in one sentence."""
+    """Lists the files of a directory in one sentence."""
     path = os.fspath(model_dir)
     try:
         if not file_io.file_exists(path):
@@ -91,7 +91,7 @@ def describe_directory(model_dir: Any) -> str:
 
 
 def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
-    """The argument `checkpoint_path` as a string; None if it wasn't given."""
+    """Returns the argument `checkpoint_path` as a string, or None if it isn't given."""
     if not checkpoint_path:
         return None
     if not isinstance(checkpoint_path, str | bytes | os.PathLike):
@@ -102,7 +102,7 @@ def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
 
 
 def require_checkpoint(model_dir: Any) -> str:
-    """The path of the newest checkpoint of a directory. The error for none lists the files."""
+    """Returns the path of the newest checkpoint in a directory. If there is none, the error lists the files."""
     path = newest_checkpoint(model_dir)
     if path is None:
         raise ValueError(
@@ -123,19 +123,19 @@ class _Fields(NamedTuple):
 
 
 class WarmStartSettings(_Fields):
-    """The checkpoint and the variables that initialize a model without its own checkpoint.
+    """The checkpoint and variables for initializing a model that has no checkpoint yet.
 
     Args:
-      ckpt_to_initialize_from: path of the checkpoint, or of a directory, whose newest checkpoint is used.
+      ckpt_to_initialize_from: path of a checkpoint, or of a directory, whose newest checkpoint is used.
       vars_to_warm_start: a regular expression for names of trainable variables; a list of regular expressions for names
-        of any variables; a list of variables; or None for those of `var_name_to_vocab_info` only. Defaults to all
-        trainable variables.
+        of any variables; a list of variables; or None to use only the variables of `var_name_to_vocab_info`. Defaults
+        to all trainable variables.
       var_name_to_vocab_info: dictionary from a variable's name to the `VocabInfo` of its old and new vocabulary.
       var_name_to_prev_var_name: dictionary from a variable's name to its name in the checkpoint.
 
     Raises:
-      ValueError: `ckpt_to_initialize_from` is missing.
-      TypeError: `ckpt_to_initialize_from` isn't a path, or another argument isn't a dictionary.
+      ValueError: If `ckpt_to_initialize_from` is missing.
+      TypeError: If `ckpt_to_initialize_from` isn't a path, or another argument isn't a dictionary.
     """
 
     __slots__ = ()
@@ -186,7 +186,7 @@ def parse_warm_start_from(warm_start_from: Any) -> Any:
 
 
 def checkpoint_of(settings: WarmStartSettings) -> str:
-    """The path of the checkpoint that initializes a model: in a directory, the one to evaluate."""
+    """Returns the path of the checkpoint that initializes a model. In a directory, this is the one to evaluate."""
     given = os.fsdecode(settings.ckpt_to_initialize_from)
     if not file_io.is_directory(given):
         if checkpoint_management.checkpoint_exists_internal(given):
@@ -216,6 +216,6 @@ def warm_start(settings: WarmStartSettings) -> None:
         )
     path = checkpoint_of(settings)
     if path != checkpoint_management.latest_checkpoint(os.fsdecode(settings.ckpt_to_initialize_from)):
-        # TensorFlow would find another checkpoint in the directory, or none.
+        # TensorFlow would use another checkpoint of the directory, or none.
         settings = settings._replace(ckpt_to_initialize_from=path)
     v1.train.warm_start(*settings)

@@ -1,4 +1,4 @@
-"""What a model_fn returns, EstimatorSpec and TPUEstimatorSpec, and the checks of a model_fn and of its metrics."""
+"""The results of a model_fn (EstimatorSpec, TPUEstimatorSpec), and the checks of a model_fn and its metrics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"
 
 
 def _is_metric(value: Any) -> bool:
-    """True for a metric object of TensorFlow, tf_keras or Keras 3."""
+    """Returns True for a metric object of TensorFlow, tf_keras or Keras 3."""
     return any(
         kind.__name__ == "Metric" and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
         for kind in type(value).__mro__
@@ -55,7 +55,7 @@ def _is_metric(value: Any) -> bool:
 
 
 def _backend_variables(metric: Any) -> list[Any]:
-    """The TensorFlow variables of a metric. Keras 3 wraps them in its own variables."""
+    """Returns the TensorFlow variables of a metric. Keras 3 wraps them in its own variables."""
     return [getattr(variable, "value", variable) if _is_keras3(metric) else variable for variable in metric.variables]
 
 
@@ -64,7 +64,7 @@ def _is_keras3(metric: Any) -> bool:
 
 
 def _updates_of(metric: Any) -> list[Any]:
-    """The operations of `update_state`. Keras 3 doesn't keep them, so they are the assignments to the variables."""
+    """Returns the operations of `update_state`. Keras 3 doesn't keep them, so these are the variables' assignments."""
     if not _is_keras3(metric):
         return list(metric.updates)
     updates = []
@@ -75,12 +75,12 @@ def _updates_of(metric: Any) -> list[Any]:
 
 
 def _as_pair(metric: Any) -> tuple[Any, Any]:
-    """Converts a metric object to (value, update), and makes its variables local ones."""
+    """Converts a metric object to (value, update), and makes its variables local."""
     updates = _updates_of(metric)
     variables = _backend_variables(metric)
     graph = ops.get_default_graph()
     if _is_keras3(metric):
-        # Keras 3 has added its variables to the global ones, which a checkpoint must have.
+        # Keras 3 added its variables to the global ones, which a checkpoint must contain.
         model_variables = graph.get_collection_ref(ops.GraphKeys.GLOBAL_VARIABLES)
         ours = {id(variable) for variable in variables}
         model_variables[:] = [variable for variable in model_variables if id(variable) not in ours]
@@ -93,7 +93,7 @@ def _as_pair(metric: Any) -> tuple[Any, Any]:
 
 
 def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
-    """Checks the metrics of an EstimatorSpec, and converts each to a (value, update) pair, in place."""
+    """Checks the metrics of an EstimatorSpec, and converts each of them to a (value, update) pair in place."""
     if eval_metric_ops is None:
         return {}
     if not isinstance(eval_metric_ops, dict):
@@ -125,7 +125,7 @@ def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
 
 
 def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
-    """Adds the mean of the loss to the metrics, in place."""
+    """Adds the mean loss to the metrics in place."""
     if LOSS_METRIC_KEY in eval_metric_ops:
         raise ValueError(
             f'Metric with name "{LOSS_METRIC_KEY}" is not allowed, because Estimator already defines a default '
@@ -139,7 +139,7 @@ def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: An
 
 
 def split_metrics(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
-    """The operation that updates all metrics, or None if there are none; and their values by name."""
+    """Returns the operation that updates all metrics (or None if there are none), and their values by name."""
     # Sorted, so that the same model always has the same graph.
     named = sorted(eval_metric_ops.items())
     updates = [distribution.group(value[1]) if distribution else value[1] for _, value in named]
@@ -238,29 +238,29 @@ class _Fields(NamedTuple):
 
 
 class EstimatorSpec(_Fields):
-    """The operations of a model in one mode, with their hooks and scaffold: the return value of a model_fn.
+    """The operations of a model in one mode, with their hooks and scaffold. This is the return value of a model_fn.
 
-    Training needs `loss` and `train_op`, evaluation needs `loss`, prediction needs `predictions`. The other fields are
-    allowed in every mode.
+    Training requires `loss` and `train_op`, evaluation requires `loss`, and prediction requires `predictions`. The
+    other fields are optional in every mode.
 
     Args:
       mode: one of `ModeKeys`.
       predictions: tensor, or dictionary of tensors.
-      loss: tensor with one element, the loss of a batch.
+      loss: loss of a batch, a tensor with one element.
       train_op: operation that runs one training step.
       eval_metric_ops: dictionary from names to metric objects or (value, update) pairs.
       export_outputs: dictionary from names of signatures to `export.ExportOutput`. Defaults to one
         `export.PredictOutput` of the predictions.
       training_chief_hooks: hooks of the chief, in training.
       training_hooks: hooks of every task that trains.
-      scaffold: `Scaffold` with the operations that initialize the model. Defaults to one made from the graph.
+      scaffold: `Scaffold` with the operations that initialize the model. Defaults to a scaffold created from the graph.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.
 
     Raises:
-      ValueError: a field that the mode needs is missing; a tensor isn't of the default graph; the loss has several
-        elements.
-      TypeError: an argument is of the wrong type.
+      ValueError: If a field that the mode requires is missing, a tensor isn't in the default graph, or the loss has
+        several elements.
+      TypeError: If an argument has the wrong type.
     """
 
     __slots__ = ()
@@ -300,7 +300,7 @@ class EstimatorSpec(_Fields):
         )
 
     def _replace(self, **kwds: Any) -> Any:
-        """A copy with other values for some fields. All fields are checked again."""
+        """Returns a copy with new values for some fields, and checks all fields again."""
         if "mode" in kwds and kwds["mode"] != self.mode:
             raise ValueError("mode of EstimatorSpec cannot be changed.")
         unknown = sorted(set(kwds) - set(self._fields))
@@ -309,7 +309,7 @@ class EstimatorSpec(_Fields):
         return EstimatorSpec(**{**self._asdict(), **kwds})
 
 
-# The fields that each mode needs. The constructor has checked those of the spec's own mode.
+# The fields that each mode requires. The constructor has checked those of the spec's own mode.
 _REQUIRED_FIELDS = {
     ModeKeys.TRAIN: ("loss", "train_op"),
     ModeKeys.EVAL: ("loss",),
@@ -318,7 +318,7 @@ _REQUIRED_FIELDS = {
 
 
 def check_mode(spec: Any, mode: str) -> None:
-    """Refuses a spec that lacks a field that the mode of the call needs. The spec may be of another mode."""
+    """Refuses a spec that lacks a field required by the mode of the call. The spec may have another mode."""
     if spec.mode == mode:
         return
     for name in _REQUIRED_FIELDS.get(mode, ()):
@@ -335,11 +335,11 @@ def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
 
     Args:
       model_fn: the function.
-      params: the hyperparameters that the Estimator was given, or None.
+      params: the hyperparameters of the Estimator, or None.
 
     Raises:
-      ValueError: the function has no argument `features`; it has no argument `params`, and there are some; or it has an
-        argument that an Estimator doesn't pass.
+      ValueError: If the function has no argument `features`, has no argument `params` although there are some, or has
+        an argument that an Estimator doesn't pass.
     """
     args = set(function_utils.fn_args(model_fn))
     if "features" not in args:
@@ -368,7 +368,7 @@ def call_logit_fn(logit_fn: Callable[..., Any], features: Any, mode: str, params
     """Calls a logit_fn with the arguments that it accepts.
 
     Args:
-      logit_fn: function of `features` and any of `mode`, `params`, `config`.
+      logit_fn: function of `features` and any of `mode`, `params` and `config`.
       features: the features.
       mode: one of `ModeKeys`.
       params: the hyperparameters.
@@ -378,7 +378,7 @@ def call_logit_fn(logit_fn: Callable[..., Any], features: Any, mode: str, params
       The logits: a tensor, or a dictionary from strings to tensors.
 
     Raises:
-      ValueError: the function returns something else.
+      ValueError: If the function returns something else.
     """
     taken = function_utils.fn_args(logit_fn)
     optional = {"mode": mode, "params": params, "config": config}
@@ -408,7 +408,7 @@ class _TPUEstimatorSpec(NamedTuple):
 
 
 class _HostCallHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Runs a host_call's result in each step."""
+    """Runs the operations that a host_call returned, in each step."""
 
     def __init__(self, tensors: Any) -> None:
         self._tensors = tensors
@@ -471,20 +471,21 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
       mode: one of `tf.estimator.ModeKeys`.
       predictions: tensor, or dictionary of tensors.
       loss: tensor with one element.
-      train_op: operation that makes a training step.
-      eval_metrics: function, and the list or dictionary of tensors that it is called with. It returns a dictionary from
-        names to metric objects or (value, update) pairs.
+      train_op: operation that runs a training step.
+      eval_metrics: pair of a function and the list or dictionary of tensors to call it with. The function returns a
+        dictionary from names to metric objects or (value, update) pairs.
       export_outputs: dictionary from names of signatures to `export.ExportOutput`.
-      scaffold_fn: function that makes the `Scaffold`, or None.
-      host_call: function, and the list or dictionary of tensors that it is called with. Its result is run in each step.
+      scaffold_fn: function that creates the `Scaffold`, or None.
+      host_call: pair of a function and the list or dictionary of tensors to call it with. Its result is run in each
+        step.
       training_hooks: hooks in training.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.
 
     Raises:
-      ValueError: as for `tf.estimator.EstimatorSpec`; or `eval_metrics` or `host_call` isn't such a pair.
-      TypeError: an argument is of the wrong type.
-      RuntimeError: a function takes another number of tensors.
+      ValueError: As for `tf.estimator.EstimatorSpec`, or if `eval_metrics` or `host_call` isn't such a pair.
+      TypeError: If an argument has the wrong type.
+      RuntimeError: If a function requires a different number of tensors.
     """
 
     __slots__ = ()
@@ -532,7 +533,7 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
         )
 
     def as_estimator_spec(self) -> Any:
-        """The `tf.estimator.EstimatorSpec` of the same model on CPU and GPU."""
+        """Returns the `tf.estimator.EstimatorSpec` of the same model on CPU and GPU."""
         metrics = None if self.eval_metrics is None else _called("eval_metrics", self.eval_metrics)
         hooks: tuple[Any, ...] = ()
         if self.host_call is not None:

@@ -32,7 +32,7 @@ _NO_BATCH = (
 
 
 class PredictModel(NamedTuple):
-    """A model built for predictions, with the needs of its session."""
+    """A model built for predictions, and the requirements of its session."""
 
     predictions: Any
     scaffold: Any
@@ -41,7 +41,7 @@ class PredictModel(NamedTuple):
 
 
 class PredictionRun:
-    """The part of an Estimator that predicts: `Estimator.predict`, and the model of a `Predictor`."""
+    """The part of an Estimator that predicts, for `Estimator.predict` and `Predictor`."""
 
     def __init__(self, model: UserModel) -> None:
         self._model = model
@@ -51,7 +51,7 @@ class PredictionRun:
         yield_single_examples: bool
     ) -> Iterator[Any]:  # fmt: skip
         """Yields predictions. See `Estimator.predict`."""
-        # The caller's code runs between two predictions, when this graph must not be the default one.
+        # The caller's code runs between two predictions, and this graph must not be the default graph then.
         graph = ops.Graph()
         methods = self._model.methods
         with graph.as_default():
@@ -92,10 +92,10 @@ class PredictionRun:
         """Builds the model in the default graph.
 
         Args:
-          make_features: makes the features, and the hooks that initialize the input.
+          make_features: function that returns the features, and the hooks that initialize the input.
           predict_keys: as for `Estimator.predict`.
-          checkpoint_path: path of the checkpoint that will be restored; None for an untrained model.
-          in_model_fn: what model_fn is called in.
+          checkpoint_path: path of the checkpoint to restore later, or None for an untrained model.
+          in_model_fn: context manager in which model_fn is called.
         """
         model, methods = self._model, self._model.methods
         model.warn_if_untrained(checkpoint_path, "predictions")
@@ -103,17 +103,17 @@ class PredictionRun:
         features, input_hooks = make_features()
         with in_model_fn:
             spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
-        # Needs the variables of the model.
+        # This needs the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         predictions = methods._extract_keys(spec.predictions, predict_keys)
         return PredictModel(predictions, spec.scaffold or v1.train.Scaffold(), input_hooks, spec.prediction_hooks or ())
 
     def session_creator(self, model: PredictModel, checkpoint_path: Any) -> Any:
-        """What makes the session of a model in the default graph.
+        """Returns the session creator for a model in the default graph.
 
         Args:
           model: the model.
-          checkpoint_path: path of the checkpoint to restore; None for an untrained model.
+          checkpoint_path: path of the checkpoint to restore, or None for an untrained model.
         """
         new_creator = v1.train.ChiefSessionCreator
         return new_creator(
@@ -125,7 +125,7 @@ class PredictionRun:
         )
 
     def _examples_of(self, values: Any) -> Iterator[Any]:
-        """The predictions for the single examples of a batch."""
+        """Yields the predictions for each example of a batch."""
         if isinstance(values, dict):
             for row in range(self._model.methods._extract_batch_length(values)):
                 yield {name: batch[row] for name, batch in values.items()}
@@ -150,7 +150,7 @@ class PredictionRun:
             )
 
     def batch_length(self, preds_evaluated: dict[str, Any]) -> int:
-        """The common batch size of the predictions."""
+        """Returns the common batch size of the predictions."""
         length: int | None = None
         for key, value in preds_evaluated.items():
             if np.ndim(value) == 0:
@@ -165,7 +165,7 @@ class PredictionRun:
         return length or 0
 
     def select_keys(self, predictions: Any, predict_keys: Any) -> Any:
-        """The predictions to yield."""
+        """Returns the predictions to yield."""
         if not predict_keys:
             return predictions
         if not isinstance(predictions, dict):

@@ -31,7 +31,7 @@ __all__ = [
     "Exporter",
 ]
 
-# In this order. The first mode adds the variables to the SavedModel, and the graph of training has all of them.
+# The order matters. The first mode adds the variables to the SavedModel, and the training graph has all of them.
 _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
@@ -49,7 +49,7 @@ def _local_init_op_of(scaffold: Any) -> Any:
 
 
 def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
-    """The signatures of a model in a mode."""
+    """Returns the signatures of a model in a mode."""
     outputs = model_utils.export_outputs_for_mode(
         spec.mode, spec.export_outputs, spec.predictions, spec.loss, spec.eval_metric_ops
     )
@@ -62,14 +62,14 @@ def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
 
 
 def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) -> None:
-    """Restores a checkpoint. Refuses one that is damaged or lacks a variable."""
+    """Restores a checkpoint. Refuses a checkpoint that is damaged or lacks a variable."""
 
     def restore(path: str) -> None:
         with explaining_other_model(session.graph, graph_saver, path):
             graph_saver.restore(session, path)
 
     try:
-        # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
+        # Reports damage as such, not as OutOfRangeError, which means the end of the input.
         CheckpointRestorer(restore, lambda: None).restore_checkpoint(checkpoint_path)
     except errors.NotFoundError as error:
         raise ValueError(
@@ -148,10 +148,10 @@ class Exporter:
         Args:
           builder: the `SavedModelBuilder`.
           input_receiver_fn_map, checkpoint_path, strip_default_attrs: as for `export`.
-          save_variables: True to add the variables too. For the first mode only.
+          save_variables: Whether to also add the variables. Only for the first mode.
           mode: one of `ModeKeys`.
-          export_tags: tags of the graph. Defaults to those of the mode.
-          check_variables: True to restore the checkpoint, which must then have all variables.
+          export_tags: tags of the graph. Defaults to the mode's tags.
+          check_variables: Whether to restore the checkpoint, which must then have all variables.
         """
         if save_variables and not check_variables:
             raise ValueError("If `save_variables` is `True, `check_variables`must not be `False`.")
@@ -168,7 +168,7 @@ class Exporter:
                     "signature_def_map": signatures,
                     "assets_collection": ops.get_collection(ops.GraphKeys.ASSET_FILEPATHS),
                     "main_op": _local_init_op_of(spec.scaffold),
-                    # Restores the checkpoint here, and the SavedModel's variables where it is loaded.
+                    # Restores the checkpoint here, and the SavedModel's variables wherever it is loaded.
                     "saver": _saver_of(spec.scaffold),
                     "strip_default_attrs": strip_default_attrs,
                 }

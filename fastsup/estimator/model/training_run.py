@@ -1,4 +1,4 @@
-"""One training of a model that was built: its hooks, its session and its loop; and the trainers that run it."""
+"""Training of a built model, with its hooks, session and loop; and the trainers that build and train models."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ __all__ = [
 
 
 def add_default_saver(scaffold: Any, config: Any) -> None:
-    """Adds a saver to the default graph, unless the model has one."""
+    """Adds a saver to the default graph unless the model has one."""
     if scaffold.saver or ops.get_collection(ops.GraphKeys.SAVERS):
         return
     kept = {
         "max_to_keep": config.keep_checkpoint_max,
         "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
     }
-    # Built with the scaffold, once all variables are there.
+    # It is built with the scaffold, once all variables exist.
     default = v1.train.Saver(defer_build=True, sharded=True, save_relative_paths=True, **kept)
     ops.add_to_collection(ops.GraphKeys.SAVERS, default)
 
 
 def loss_hooks(loss: Any, global_step: Any, config: Any) -> list[Any]:
-    """The hooks that check and log the loss."""
+    """Returns the hooks that check and log the loss."""
     hooks: list[Any] = [v1.train.NanTensorHook(loss)]
     if config.log_step_count_steps is not None:
         values = {"loss": loss, "step": global_step}
@@ -58,7 +58,7 @@ def loss_hooks(loss: Any, global_step: Any, config: Any) -> list[Any]:
 
 
 def progress_hooks(loss: Any, hooks: list[Any], config: Any) -> list[Any]:
-    """The hook that shows the progress, if the `RunConfig` asks for one and there is none among the hooks."""
+    """Returns the hook that shows progress, if the `RunConfig` requests one and the given hooks don't include one."""
     if not config.progress or any(isinstance(hook, train.ProgressHook) for hook in hooks):
         return []
     return [train.ProgressHook({"loss": loss})]
@@ -67,9 +67,9 @@ def progress_hooks(loss: Any, hooks: list[Any], config: Any) -> list[Any]:
 def checkpoint_hooks(
     hooks: list[Any], scaffold: Any, config: Any, model_dir: Any, new_hook: Callable[..., Any]
 ) -> tuple[list[Any], list[Any]]:
-    """All hooks that save checkpoints, and those of them that are new.
+    """Returns all hooks that save checkpoints, and those that are new.
 
-    There is a new one if `hooks` has none and the `RunConfig` has an interval.
+    A hook is created if `hooks` has none and the `RunConfig` has an interval.
     """
     given = [hook for hook in hooks if isinstance(hook, TFCheckpointSaverHook)]
     if given or not (config.save_checkpoints_secs or config.save_checkpoints_steps):
@@ -86,7 +86,7 @@ def checkpoint_hooks(
 
 
 def add_listeners(saver_hooks: list[Any], listeners: list[Any]) -> None:
-    """Adds listeners to the first hook that saves checkpoints, each only once."""
+    """Adds each listener, once, to the first hook that saves checkpoints."""
     if not listeners:
         return
     if not saver_hooks:
@@ -99,7 +99,7 @@ def add_listeners(saver_hooks: list[Any], listeners: list[Any]) -> None:
 
 
 def master_job_hooks(scaffold: Any, config: Any) -> list[Any] | None:
-    """The summary hooks of a job with a master and workers, which worker 0 has, because the master evaluates."""
+    """Returns the summary hooks of a job with a master. Worker 0 has them, because the master evaluates."""
     jobs = config.cluster_spec.jobs if config.cluster_spec else []
     if not {TaskType.WORKER, TaskType.MASTER}.issubset(jobs):
         return None
@@ -117,7 +117,7 @@ def master_job_hooks(scaffold: Any, config: Any) -> list[Any] | None:
 
 
 class TrainingRun:
-    """Trains a model that was built in the default graph. `part`: this task's part in a job of collectives, or None."""
+    """Trains a model in the default graph. `part` is this task's part of a collective job, or None."""
 
     def __init__(self, model: UserModel, spec: Any, part: CollectiveTraining | None) -> None:
         self._model = model
@@ -125,7 +125,7 @@ class TrainingRun:
         self._part = part
 
     def train(self, worker_hooks: list[Any], hooks: list[Any], global_step: Any, saving_listeners: list[Any]) -> Any:
-        """Trains until a hook or the end of the input stops it. Returns the last loss; None without a step."""
+        """Trains until a hook or the end of the input stops it. Returns the last loss, or None if no step ran."""
         spec, config, model_dir = self._spec, self._model.config, self._model.model_dir
         self._prepare_graph()
         task_hooks = [
@@ -157,7 +157,7 @@ class TrainingRun:
         return results[0][1]
 
     def _prepare_graph(self) -> None:
-        """Adds the warm start, the summary of the loss and the saver to the graph."""
+        """Adds the warm start, the loss summary and the saver to the graph."""
         model, spec = self._model, self._spec
         if model.warm_start_settings:
             model.maybe_warm_start(model_checkpoints.newest_checkpoint(model.model_dir))
@@ -169,7 +169,7 @@ class TrainingRun:
     def _open_session(
         self, spec: Any, hooks: list[Any], chief_hooks: list[Any], summary_steps: Any, count_steps: Any
     ) -> Any:
-        """Opens the session of a training, with the hooks of every task and those of the chief."""
+        """Opens the training session, with the hooks of every task and of the chief."""
         config = self._model.config
         open_session = training.MonitoredTrainingSession
         return open_session(
@@ -179,7 +179,7 @@ class TrainingRun:
             scaffold=spec.scaffold,
             hooks=hooks,
             chief_only_hooks=chief_hooks,
-            save_checkpoint_secs=0,  # A hook saves.
+            save_checkpoint_secs=0,  # A hook saves the checkpoints.
             save_summaries_steps=summary_steps,
             config=self._model.session_config,
             max_wait_secs=config.session_creation_timeout_secs,
@@ -204,10 +204,10 @@ class LocalTrainer:
         self._model = model
 
     def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
-        """Builds the model and trains it. Returns the loss of the last step; None without a step."""
+        """Builds the model and trains it. Returns the loss of the last step, or None if no step ran."""
         model, methods = self._model, self._model.methods
         with ops.Graph().as_default() as graph, graph.device(model.device_fn):
-            # None in a subclass whose model_fn makes the global step.
+            # None in a subclass whose model_fn creates the global step.
             if model.seed_and_create_global_step(graph) is not None:
                 training_util._get_or_create_global_step_read(graph)
             features, labels, input_hooks = methods._get_features_and_labels_from_input_fn(input_fn, ModeKeys.TRAIN)
@@ -233,10 +233,10 @@ class StrategyTrainer:
 
 
 class CollectiveTrainer:
-    """Trains a `UserModel` in a task of a job of collectives.
+    """Trains a `UserModel` in a task of a collective job.
 
     Attributes:
-      part: this task's part in the job, while it trains. Other trainers have none.
+      part: this task's part in the job during training. Other trainers have none.
     """
 
     def __init__(self, model: UserModel) -> None:

@@ -1,4 +1,4 @@
-"""The model of an Estimator: its settings, the calls of the user's functions, and its replicas."""
+"""The model of an Estimator: its settings, the calls to the user's functions, and its replicas."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 _STATE_MODULE = "keras.src.backend.common.global_state"
-# The parts of the thread's Keras state that graphs must not share: the counters of the automatic names, and the
-# variable of the unseeded random numbers, which belongs to the graph in which it was made.
+# The parts of the thread's Keras state that graphs must not share: the counters for automatic names, and the variable
+# of the unseeded random numbers, which belongs to the graph in which it was created.
 _STATE_KEYS = ("object_name_uids", "global_seed_generator")
-# The attribute of a graph for this state. The variable refers to the graph, so a dictionary with weak references to
-# graphs would keep all graphs alive.
+# The graph attribute with this state. The variable refers to its graph, so a dictionary with weak references to graphs
+# would keep all graphs alive.
 _ATTRIBUTE = "_fastsup_keras_state"
 
 
@@ -64,9 +64,9 @@ _entered = _Entered()
 
 
 def _exchange(state: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the Keras state of this thread, and returns the old one, which is empty unless Keras is imported."""
+    """Replaces the Keras state of this thread and returns the old one, which is empty unless Keras is imported."""
     module = sys.modules.get(_STATE_MODULE)
-    # Looked up each time, because clear_session() makes a new tracker.
+    # Look it up each time, because clear_session() creates a new tracker.
     tracker = getattr(module, "GLOBAL_STATE_TRACKER", None)
     if tracker is None:
         return {}
@@ -78,10 +78,10 @@ def _exchange(state: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def graph_keras_names(graph: Any) -> Iterator[None]:
-    """A context in which Keras 3 numbers layers by the counters of a graph, instead of those of the thread.
+    """Makes Keras 3 number layers with the counters of a graph instead of the thread's, during a `with` block.
 
-    The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
-    that all replicas have the same names. This function doesn't import Keras.
+    Restores the thread's counters at the end. A replica of a strategy uses a copy of the graph's counters, so that all
+    replicas use the same names. This function doesn't import Keras.
     """
     if any(entered is graph for entered in _entered.graphs):
         yield
@@ -103,7 +103,7 @@ def graph_keras_names(graph: Any) -> Iterator[None]:
 
 
 def _replica_device_setter(config: Any) -> Any:
-    """Device function that places variables on the parameter servers; None for a job without parameter servers."""
+    """Returns the device function that places variables on parameter servers, or None if the job has none."""
     if config.num_ps_replicas <= 0:
         return None
     return v1.train.replica_device_setter(
@@ -116,7 +116,7 @@ def _replica_device_setter(config: Any) -> Any:
 
 
 class UserModel:
-    """The input of an Estimator's trainer, evaluator, predictor and exporter.
+    """The model that an Estimator's trainer, evaluator, predictor and exporter work on.
 
     `methods` is the Estimator, whose methods a subclass may override.
     """
@@ -146,7 +146,7 @@ class UserModel:
         self.warm_start_settings: Any = model_checkpoints.parse_warm_start_from(warm_start_from)
 
     def checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
-        """The given checkpoint, or the newest one. If there is none, logs the files of the model directory."""
+        """Returns the given checkpoint or the newest one. If there is none, logs the files of the model directory."""
         path = model_checkpoints.parse_checkpoint_path(checkpoint_path)
         if not path:
             path = model_checkpoints.newest_checkpoint(self.model_dir)
@@ -161,7 +161,7 @@ class UserModel:
         return path or None
 
     def warn_if_untrained(self, checkpoint_path: Any, results: str) -> None:
-        """Warns about results of an untrained model, if the caller passed a model directory."""
+        """Warns about results of an untrained model if the caller passed a model directory."""
         if checkpoint_path or self.has_temporary_dir or self.warm_start_settings:
             return
         # A caller that names a directory expects a trained model there.
@@ -173,28 +173,28 @@ class UserModel:
         )
 
     def maybe_warm_start(self, checkpoint_path: Any) -> None:
-        """Initializes the variables with those of another model, if there is no checkpoint to restore."""
+        """Initializes the variables with those of another model, unless there is a checkpoint to restore."""
         if not checkpoint_path and self.warm_start_settings:
             model_checkpoints.warm_start(self.warm_start_settings)
 
     def create_global_step(self, graph: Any) -> Any:
-        """Makes the global step of a graph."""
+        """Creates the global step of a graph."""
         return v1.train.create_global_step(graph)
 
     def create_and_assert_global_step(self, graph: Any) -> Any:
-        """Makes the global step of a graph, and asserts that the graph has it as its global step."""
+        """Creates the global step of a graph, and asserts that it is the graph's global step."""
         step = self.methods._create_global_step(graph)
         assert step is v1.train.get_global_step()
         assert step.dtype.is_integer
         return step
 
     def seed_and_create_global_step(self, graph: Any) -> Any:
-        """Sets the seed of the default graph, and makes its global step. Returns the step."""
+        """Sets the seed of the default graph, and creates and returns its global step."""
         v1.random.set_random_seed(self.config.tf_random_seed)
         return self.methods._create_and_assert_global_step(graph)
 
     def _accepted_arguments(self, function: Callable[..., Any], **candidates: Any) -> dict[str, Any]:
-        """The arguments to call a user's function with: those of the candidates and of `params`, `config` it takes."""
+        """Selects the arguments that a user's function accepts, from the candidates, `params` and `config`."""
         accepted = function_utils.fn_args(function)
         return {
             name: candidates[name] if name in candidates else getattr(self.methods, name)
@@ -203,7 +203,7 @@ class UserModel:
         }
 
     def call_input_fn(self, input_fn: Callable[..., Any], mode: str, input_context: Any = None) -> Any:
-        """Calls an input_fn, on the CPU, with those of `mode`, `params`, `config`, `input_context` that it takes."""
+        """Calls an input_fn on the CPU, with the arguments among `mode`, `params`, ... that it accepts."""
         check_input_fn(input_fn)
         candidates = {"mode": mode}
         if input_context:
@@ -246,7 +246,7 @@ class UserModel:
 
 
 def _ready_for_local_init_op(scaffold: Any) -> Any:
-    """The operation of a replica that lists the uninitialized variables."""
+    """Returns a replica's operation that lists the uninitialized variables."""
     return scaffold.ready_for_local_init_op or v1.train.Scaffold.get_or_default(
         "ready_for_local_init_op",
         ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
@@ -286,7 +286,7 @@ def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
 
 
 def _reported_loss_reduction() -> Any:
-    """The reduction of the replicas' losses to the reported loss."""
+    """Returns how the replicas' losses are reduced to the reported loss."""
     if getattr(ops.get_default_graph(), "_is_loss_scaled_by_optimizer", False):
         return distribute_utils.get_loss_reduction()
     return reduce_util.ReduceOp.SUM
@@ -307,7 +307,7 @@ class ReplicatedModel:
             v1.random.set_random_seed(model.config.tf_random_seed)
             iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN)
             global_step = methods._create_and_assert_global_step(graph)
-            # Read here, because in the thread of a replica the tensor would belong to that replica.
+            # Read it here. In a replica's thread, the tensor would belong to that replica.
             ops.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, strategy.extended.read_var(global_step))
             grouped = self._call_model_fn(iterator, ModeKeys.TRAIN, methods.config)
             loss = strategy.reduce(_reported_loss_reduction(), grouped.loss, axis=None)
@@ -333,7 +333,7 @@ class ReplicatedModel:
         return _combined_scaffold(grouped.scaffold, strategy), hooks, input_hooks, update_op, eval_dict
 
     def _iterator_of(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
-        """The iterator of the strategy over the input, and the hook that initializes the iterator."""
+        """Returns the strategy's iterator over the input, and the hook that initializes it."""
         call = self._model.methods._call_input_fn
         iterator = self._strategy.make_input_fn_iterator(lambda context: call(input_fn, mode, context))
         return iterator, [DistributedIteratorInitializerHook(iterator)]
@@ -346,5 +346,5 @@ class ReplicatedModel:
         )
 
     def _first_replica_hooks(self, per_device: Any) -> list[Any]:
-        """The hooks of the first replica."""
+        """Returns the hooks of the first replica."""
         return [self._strategy.experimental_local_results(each)[0] for each in per_device]

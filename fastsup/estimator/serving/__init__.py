@@ -1,1 +1,1 @@
-"""Repeated predictions of an Estimator, with a model that is built once."""
+"""Repeated predictions with an Estimator's model, which is built once."""

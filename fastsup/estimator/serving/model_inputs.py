@@ -1,4 +1,4 @@
-"""The inputs of a predictor: the placeholders of a model's features, and what they are fed."""
+"""The inputs of a predictor: the placeholders of a model's features, and the values to feed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
     "specs_of",
 ]
 
-# What TensorFlow makes of Python's numbers.
+# The types that TensorFlow gives to Python numbers.
 _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.int64): np.dtype(np.int32)}
 
 
 class ModelInputs:
-    """The features of a model as it is built, and the tensors that a prediction feeds."""
+    """The features of a built model, and the tensors that a prediction feeds."""
 
     def __init__(self, features: Any, tensors: Any) -> None:
         self.features = features
@@ -35,11 +35,11 @@ class ModelInputs:
         is_flat = isinstance(tensors, dict) and not any(map(nest.is_nested, tensors.values()))
         self._names = set(tensors) if is_flat else None
         self._optional: set[str] = set()
-        # One input is found without its name.
+        # A single input can be passed without its name.
         self._only = next(iter(tensors.values())) if is_flat and len(tensors) == 1 else None
 
     def let_unused_be_left_out(self, predictions: Any) -> None:
-        """Makes those features optional that the model doesn't read. To be called when the model is built."""
+        """Makes features that the model doesn't read optional. Call this after building the model."""
         fetched = {id(tensor) for tensor in nest.flatten(predictions)}
         self._optional = {
             name
@@ -50,7 +50,7 @@ class ModelInputs:
         self._only = read[0] if len(read) == 1 else None
 
     def check_sizes(self, feed_dict: dict[Any, Any]) -> None:
-        """Reports the wrong size of values for which the model failed."""
+        """Raises an error if the model failed because values have the wrong size."""
         dense = {tensor: value for tensor, value in feed_dict.items() if isinstance(tensor, tensor_lib.Tensor)}
         for tensor, value in dense.items():
             if not tensor.shape.is_compatible_with(np.shape(value)):
@@ -65,7 +65,7 @@ class ModelInputs:
             raise ValueError(f"The features have different numbers of examples: {examples}.")
 
     def feed_dict(self, features: Any) -> dict[Any, Any]:
-        """The feeds of a session for a prediction."""
+        """Returns the feed dictionary for a prediction."""
         if self._names is None:
             nest.assert_shallow_structure(self._tensors, features, check_types=False)
             values = nest.flatten_up_to(self._tensors, features, check_types=False)
@@ -91,7 +91,7 @@ class ModelInputs:
 
 
 def _fed(tensor: Any, value: Any) -> Any:
-    """A value as a session takes it. Refuses one that the tensor's type doesn't hold, which a session would cut."""
+    """Converts a value for feeding. Refuses values outside the tensor's type, which a session would truncate."""
     if isinstance(value, sparse_tensor.SparseTensor):
         return sparse_tensor.SparseTensorValue(
             *(part.numpy() for part in (value.indices, value.values, value.dense_shape))
@@ -118,13 +118,13 @@ def _array(value: Any) -> Any:
 
 
 def inputs_from_specs(specs: Any) -> ModelInputs:
-    """Makes placeholders in the default graph."""
+    """Creates placeholders in the default graph."""
     tensors = nest.map_structure_with_paths(_placeholder, specs)
     return ModelInputs(tensors, tensors)
 
 
 def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
-    """Makes the inputs that an exported model would have, in the default graph."""
+    """Creates the inputs of an exported model in the default graph."""
     receiver = receiver_fn()
     try:
         return ModelInputs(receiver.features, dict(receiver.receiver_tensors))
@@ -135,7 +135,7 @@ def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
 
 
 def _placeholder(path: str, spec: Any) -> Any:
-    # A column may have any name, an operation may not.
+    # A column can have any name, but an operation can't.
     name = re.sub(r"^[^A-Za-z0-9.]|[^A-Za-z0-9_.-]", "_", spec.name or path or "features")
     return array_ops.placeholder(spec.dtype, spec.shape, f"f{name}" if name.startswith("_") else name)
 
@@ -151,7 +151,7 @@ def check_specs(specs: Any) -> None:
 
 
 def specs_of(features: Any) -> Any:
-    """The structure of `tf.TensorSpec`s that features fit to, with any number of examples."""
+    """Returns the structure of `tf.TensorSpec`s that features match, with any number of examples."""
     if isinstance(features, sparse_tensor.SparseTensor | sparse_tensor.SparseTensorValue):
         raise TypeError(
             "A sparse feature needs a function that returns a ServingInputReceiver with its placeholder, as the "
@@ -186,7 +186,7 @@ def _spec_of_feature(name: Any, value: Any) -> Any:
 
 @contextlib.contextmanager
 def explaining_features(specs: Any) -> Iterator[None]:
-    """Adds to an error of a model_fn the features that the model is built for."""
+    """Adds the features that the model is built for to an error of a model_fn."""
     try:
         yield
     except KeyError as error:

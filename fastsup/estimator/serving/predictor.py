@@ -1,4 +1,4 @@
-"""`Predictor`: the predictions of an Estimator whose model is built once and stays in its session."""
+"""`Predictor`, which predicts with an Estimator's model. The model is built once and stays in its session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 class LoadedModel:
     """A session with the values of one checkpoint. It is closed when the last thread that uses it has released it.
 
-    `turn` is a lock of the thread that predicts; None if several may do so at a time.
+    `turn` is the lock for the predicting thread, or None if several threads may predict at a time.
     """
 
     def __init__(self, run: Callable[[Any], Any], close: Callable[[], None], turn: threading.Lock | None) -> None:
@@ -51,13 +51,13 @@ class LoadedModel:
         self._is_retired = False
 
     def take(self) -> bool:
-        """Keeps it open until `release`. Returns False if it is retired."""
+        """Keeps the session open until `release`. Returns False if the model is retired."""
         with self._lock:
             self._users += not self._is_retired
             return not self._is_retired
 
     def release(self) -> None:
-        """Releases it after a thread's use. An error of the end is logged: the thread has its result."""
+        """Releases the model after use. Only logs errors of closing the session, because the thread has its result."""
         with self._lock:
             self._users -= 1
             is_last = self._is_retired and not self._users
@@ -65,7 +65,7 @@ class LoadedModel:
             self._end(logs_errors=True)
 
     def retire(self, logs_errors: bool = False) -> None:
-        """Lets no other thread take it, and closes it when the last one has released it."""
+        """Prevents further use, and closes the session when the last thread has released it."""
         with self._lock:
             is_last = not self._is_retired and not self._users
             self._is_retired = True
@@ -89,7 +89,7 @@ class LoadedModel:
 
 
 class _Built(NamedTuple):
-    """A built model: its graph, a `PredictModel`, and its feeds."""
+    """A built model: its graph, its `PredictModel` and its feeds."""
 
     graph: Any
     model: Any
@@ -97,10 +97,10 @@ class _Built(NamedTuple):
 
 
 class Predictor:
-    """Predicts with an Estimator's model, which is built and restored once. A call costs a run of the session.
+    """Predicts with an Estimator's model, which is built and restored once. A call costs one run of the session.
 
-    Any thread may call it. `Estimator.predict` builds the graph, opens a session and restores the checkpoint in each
-    call: it is right for many examples that an input_fn reads.
+    Any thread may call a predictor. In contrast, `Estimator.predict` builds the graph, opens a session and restores the
+    checkpoint in each call. Use that method for many examples that an input_fn reads.
 
         with fastsup.estimator.Predictor(estimator) as predict:
             predict({"x": [[1.0, 2.0, 3.0]]})
@@ -109,22 +109,22 @@ class Predictor:
 
     Args:
       estimator: the `Estimator`.
-      features: what a call is given: a structure of `tf.TensorSpec`s, most often a dictionary by name; or a function
-        without arguments that returns a `ServingInputReceiver`, as for `export_saved_model`: a call is then given
-        values for its `receiver_tensors`. None: the first call that succeeds decides. The model is then built in it,
-        and takes any number of examples of its types and shapes.
+      features: the specs of a call's argument: a structure of `tf.TensorSpec`s, usually a dictionary by name. Or a
+        function without arguments that returns a `ServingInputReceiver`, as for `export_saved_model`. A call then takes
+        values for its `receiver_tensors`. If None, the model is built for the types and shapes in the first successful
+        call, with any number of examples.
       predict_keys: names of the predictions to return, if the predictions are a dictionary. Defaults to all.
       checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the model
         predicts with its initial values, with a warning if a model directory was given.
       follow_secs: seconds between two checks for a newer checkpoint. The call that finds one loads it, while other
-        threads continue with the previous one. None: stay with the first one; `reload` looks for a newer one.
+        threads continue with the previous one. If None, only `reload` loads a newer one.
 
     Raises:
-      TypeError: `estimator` isn't an Estimator, or `features` has a member that isn't a `tf.TensorSpec`.
-      ValueError: `follow_secs` isn't positive, or is given together with `checkpoint_path`; or the model lacks the
-        `predict_keys`.
-      tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. If the newest one is damaged, the
-        newest intact one is used, with a warning.
+      TypeError: If `estimator` isn't an Estimator, or `features` has a member that isn't a `tf.TensorSpec`.
+      ValueError: If `follow_secs` isn't positive, `follow_secs` is given together with `checkpoint_path`, or the model
+        lacks the `predict_keys`.
+      tf.errors.OpError: If the checkpoint doesn't match the model, or can't be read. If the newest one is damaged, the
+        newest intact one is used instead, with a warning.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Predictor:
         self._given_path = model_checkpoints.parse_checkpoint_path(checkpoint_path)
         self._follow_secs = follow_secs
         self._next_look = 0.0
-        # Held by the thread that builds or loads.
+        # Held by the thread that builds or loads a model.
         self._loading = threading.Lock()
         # Held by the thread that predicts, if hooks are called.
         self._turn = threading.Lock()
@@ -161,7 +161,7 @@ class Predictor:
         self._loaded: LoadedModel | None = None
         # The model that was built for the features of a call, until a call has succeeded.
         self._on_trial: LoadedModel | None = None
-        # The path of the checkpoint, and when it was written.
+        # The path of the checkpoint, and the time when it was written.
         self._version: tuple[str | None, int] = (None, 0)
         if features is not None:
             with self._loading:
@@ -179,25 +179,25 @@ class Predictor:
 
     @property
     def checkpoint_path(self) -> str | None:
-        """Path of the checkpoint that predictions are made with. None: there is none, or no call has been made yet."""
+        """Path of the checkpoint in use. None if there is none, or before the first call."""
         return self._version[0]
 
     def __call__(self, features: Any) -> Any:
         """Predicts.
 
         Args:
-          features: arrays, or what NumPy makes arrays of; the first dimension is that of the examples. Most often a
-            dictionary by name. A single one may be given without its name.
+          features: arrays, or values that NumPy converts to arrays, usually a dictionary by name. The first dimension
+            is the number of examples. A single feature can be passed without its name.
 
         Returns:
-          The predictions for all examples: an array, or a dictionary of arrays. What `Estimator.predict` yields with
-          `yield_single_examples=False`.
+          The predictions for all examples: an array, or a dictionary of arrays. `Estimator.predict` yields the same
+          with `yield_single_examples=False`.
 
         Raises:
-          ValueError: a feature is missing, unknown, or of another shape.
-          TypeError: a feature is of the wrong type.
-          RuntimeError: the predictor is closed.
-          tf.errors.OpError: the model failed.
+          ValueError: If a feature is missing, is unknown, or has the wrong shape.
+          TypeError: If a feature has the wrong type.
+          RuntimeError: If the predictor is closed.
+          tf.errors.OpError: If the model failed.
         """
         if self._follow_secs is not None and steady() >= self._next_look:
             self._follow()
@@ -216,11 +216,11 @@ class Predictor:
         """Loads the newest checkpoint unless it is already in use. Other threads can keep predicting.
 
         Returns:
-          True if one was loaded.
+          True if a checkpoint was loaded.
 
         Raises:
-          RuntimeError: the predictor is closed.
-          tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. The previous one stays in use.
+          RuntimeError: If the predictor is closed.
+          tf.errors.OpError: If the checkpoint doesn't match the model, or can't be read. The previous one stays in use.
         """
         with self._loading:
             self._check_open()
@@ -245,7 +245,7 @@ class Predictor:
             raise RuntimeError("Attempted to use a closed Predictor.")
 
     def _take(self) -> LoadedModel | None:
-        """The model to predict with, kept open until its release. None if it isn't built yet."""
+        """Returns the model to predict with, kept open until its release, or None if it isn't built yet."""
         while (loaded := self._loaded) is not None:
             if loaded.take():
                 return loaded
@@ -267,7 +267,7 @@ class Predictor:
         return self._take() or self._first(features)
 
     def _discard_if_on_trial(self, loaded: LoadedModel) -> None:
-        """Discards a model that was built for features with which no call has succeeded: the next call decides."""
+        """Discards a model if no call with its features has succeeded. The next call then decides."""
         if self._on_trial is not loaded:
             return
         with self._loading:
@@ -300,20 +300,19 @@ class Predictor:
             self._loading.release()
 
     def _newest_version(self) -> tuple[str | None, int]:
-        """The checkpoint to load, and the time of its index, in nanoseconds: a model may be trained again."""
+        """Returns the checkpoint to load, and its index's time in nanoseconds, because a model may be trained again."""
         path = self._given_path or self._estimator.latest_checkpoint()
         if path is None:
             return None, 0
         with contextlib.suppress(OSError):
             return path, os.stat(path + ".index").st_mtime_ns
-        # Another file system, of which TensorFlow tells seconds. If there is no such file, the restore raises the
-        # error.
+        # On other file systems, TensorFlow returns seconds. If there is no such file, the restore raises the error.
         with contextlib.suppress(errors.OpError):
             return path, file_io.stat(path + ".index").mtime_nsec
         return path, 0
 
     def _load_first(self, in_model_fn: contextlib.AbstractContextManager[None]) -> None:
-        """Loads the newest checkpoint; if that is damaged, the newest intact one."""
+        """Loads the newest checkpoint. If it is damaged, loads the newest intact one."""
         version = self._newest_version()
         if not self._given_path:
             model_checkpoints.warn_of_state_file(self._estimator.model_dir, version[0])
@@ -330,10 +329,10 @@ class Predictor:
             self._load((error.intact, 0))
 
     def _load(self, version: tuple[str | None, int], *in_model_fn: contextlib.AbstractContextManager[None]) -> None:
-        """Makes a session with the values of a checkpoint, and lets the next calls take it."""
+        """Creates a session with the values of a checkpoint, and makes the next calls use it."""
         path = version[0]
         built = self._built
-        # Hooks add to the graph each time that a session is made.
+        # Hooks add to the graph each time a session is created.
         if built is None or built.model.hooks:
             before_it, built = built, self._build(path, *in_model_fn)
             if before_it is not None and any(hook in built.model.hooks for hook in before_it.model.hooks):
@@ -361,7 +360,7 @@ class Predictor:
         return _Built(graph, model, made[0])
 
     def _open_session(self, built: _Built, path: str | None) -> LoadedModel:
-        """Makes a session, which restores a checkpoint."""
+        """Creates a session and restores a checkpoint."""
         graph, model, inputs = built
         with graph.as_default(), session_role("predict"):
             creator = self._estimator._prediction_run.session_creator(model, path)

@@ -1,4 +1,4 @@
-"""Advice for a Keras program: the costs of its passes, and the time that a change of each saves."""
+"""Advice for a Keras program: the costs of its passes, and the time that each change saves."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Cost(NamedTuple):
     text: str
 
 
-# How many batches an execution has in the advice.
+# Number of batches per execution in the advice.
 _STEPS_PER_EXECUTION = 10
 # The executors of an accelerated model's functions.
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
-# If the mean of a callback is above what nearly all of its calls take by this factor, it works now and then.
+# If a callback's mean exceeds the time of nearly all its calls by this factor, it works only periodically.
 _SKEW = 5
 # The time to lift a function.
 LIFTING_NS = 100_000_000
@@ -53,7 +53,7 @@ _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "
 
 
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
-    """The costs of Keras's passes that the program can change, without those of its callbacks."""
+    """Yields the costs of Keras's passes that the program can change, without those of its callbacks."""
     every_pass = [part for part in report.sessions if part.is_pass]
     # An evaluation by a callback counts as the callback's cost.
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
@@ -93,10 +93,10 @@ def _rows_of(report: ProfileRows, passes: Iterable[SessionPart]) -> list[Row]:
 
 
 def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
-    """The cost of opening and ending inputs.
+    """Returns the cost of opening and closing inputs.
 
     Returns:
-      The nanoseconds; these without single stalls; the number of times; and True if Keras makes the inputs of arrays.
+      The nanoseconds; these without single stalls; the number of times; and True if Keras creates inputs from arrays.
     """
     opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
     is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
@@ -105,13 +105,13 @@ def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
 
 
 def _without_stalls(row: Row) -> int:
-    """The nanoseconds of a row if each call had taken the median: a machine that stops once doesn't do so again."""
+    """Returns the nanoseconds of a row as if each call took the median, to exclude one-time stalls."""
     times = row.times
     return times.total_ns if times.p50_ns is None else min(times.total_ns, int(times.p50_ns * times.calls))
 
 
 def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
-    """The nanoseconds and the calls of rows of some phases."""
+    """Returns the nanoseconds and calls of the rows with some phases."""
     found = [row.times for row in rows if row.phase in phases]
     return sum(times.total_ns for times in found), sum(times.calls for times in found)
 
@@ -143,8 +143,8 @@ class _Spared(NamedTuple):
       calls: calls of step functions by TensorFlow.
       calls_ns: the time saved in these calls, in nanoseconds.
       predict_ns: the time saved in Keras's own work in calls of `predict` with one batch each.
-      opened_ns: what Keras makes of arrays, without single stalls.
-      all_opened_ns: the same, as the rows have it.
+      opened_ns: nanoseconds of creating inputs from arrays, without single stalls.
+      all_opened_ns: the same with stalls, as in the rows.
       functions: number of functions to accelerate.
     """
 
@@ -157,13 +157,13 @@ class _Spared(NamedTuple):
 
     @property
     def ns(self) -> int:
-        """All that is spared; 0 if TensorFlow calls no step function."""
+        """Total savings in nanoseconds, or 0 if TensorFlow calls no step function."""
         return self.calls_ns and self.calls_ns + self.predict_ns + self.opened_ns
 
 
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
-    """The time that an accelerated model saves in the rows of passes."""
-    # For one batch, it calls the function without the rest of Keras's predict.
+    """Returns the time that an accelerated model saves in the rows of passes."""
+    # For one batch, an accelerated model calls the function without the rest of Keras's predict.
     single = {
         part.name for part in report.sessions if part.role == "predict" and part.is_pass and part.runs <= part.sessions
     }
@@ -172,15 +172,15 @@ def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
     all_opened_ns, opened_ns, _, is_of_arrays = _opening([row for row in rows if row.session not in single])
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *KERAS_STEPS)
-    # On a busy machine, the measurement may be above a whole call.
+    # On a busy machine, the measurement may exceed a whole call.
     calls_ns = min(int(report.call_ns * calls), total * 9 // 10)
     functions = len({row.phase for row in by_tensorflow})
-    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
+    # Keras creates a dataset from arrays, while an accelerated model copies the rows.
     return _Spared(calls, calls_ns, predict_ns, *((opened_ns, all_opened_ns) if is_of_arrays else (0, 0)), functions)
 
 
 def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
-    """The cost of TensorFlow's calls of model functions."""
+    """Returns the cost of TensorFlow's calls to model functions."""
     parts = [
         f"{duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
         f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, measured on this machine"
@@ -205,7 +205,7 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
 
 
 def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of running model functions in Python."""
+    """Yields the cost of running model functions in Python."""
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
     if calls:
@@ -218,7 +218,7 @@ def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str:
-    """What to do about a callback of a pass."""
+    """Returns the advice for a callback of a pass."""
     if owner == _PROGRESS_BAR:
         return f"verbose=2 prints a line for each epoch instead, and saves nearly all of its {duration(total_ns)}."
     if owner == _TENSORBOARD:

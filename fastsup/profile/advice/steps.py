@@ -1,6 +1,6 @@
-"""The advice of a report: the largest cost that the program can change, and how; or that there is none.
+"""The advice of a report: the largest cost that the program can change, and how, or that there is none.
 
-Advice on steps and hooks, on functions that TensorFlow traces, and on TensorFlow classes that fastsup can replace.
+It covers steps and hooks, functions that TensorFlow traces, and TensorFlow classes that fastsup can replace.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["advice_on", "costs_of_functions", "counterpart", "one_line_for"]
 
 
 def _traces(report: ProfileRows) -> int:
-    """The number of traces of functions, without those of tf.data."""
+    """Returns the number of function traces, without those of tf.data."""
     return sum(row.times.calls for row in report.rows if row.phase == TRACING and row.detail != INPUT_TRACES)
 
 
 def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
-    """The costs of functions that the program can change."""
-    # The detail of a first trace is the function's name alone.
+    """Yields the costs of functions that the program can change."""
+    # The detail of a first trace is only the function's name.
     again = [row for row in report.rows if row.phase == TRACING and ": " in row.detail and row.detail != INPUT_TRACES]
     yield from _traced_again(report, [row for row in again if not row.detail.endswith(MADE_AGAIN)])
     yield from _made_again(report, [row for row in again if row.detail.endswith(MADE_AGAIN)])
@@ -58,12 +58,12 @@ def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
 
 
 def _of_plain_functions(report: ProfileRows) -> Iterable[Cost]:
-    """What calls of each `tf.function` cost that a lifted one wouldn't."""
+    """Yields the costs of calls to each `tf.function` that lifting it would save."""
     for part in report.sessions:
         if not part.is_function or part.asked_executors != (BY_TENSORFLOW_FUNCTION,):
             continue
         calls_ns = sum(row.times.total_ns for row in report.rows_of(part.name) if row.phase == RUNTIME)
-        # On a busy machine, the measurement may be above a whole call.
+        # On a busy machine, the measurement may exceed a whole call.
         spared = min(int(report.call_ns * part.runs), calls_ns * 9 // 10) - LIFTING_NS
         if spared > 0:
             yield Cost(
@@ -77,7 +77,7 @@ def _of_plain_functions(report: ProfileRows) -> Iterable[Cost]:
 
 
 def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of traces for other arguments."""
+    """Yields the cost of traces for different arguments."""
     if not rows:
         return
     worst, of_worst = _worst(rows)
@@ -94,7 +94,7 @@ def _traced_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """The cost of traces of functions that were made again."""
+    """Yields the cost of traces of functions that were created again."""
     if not rows:
         return
     worst, of_worst = _worst(rows)
@@ -109,7 +109,7 @@ def _made_again(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
 
 
 def _worst(rows: list[Row]) -> tuple[str, list[Row]]:
-    """The function whose traces take longest, and its rows."""
+    """Returns the function whose traces take longest, and its rows."""
     by_function: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_function[row.detail.partition(": ")[0]].append(row)
@@ -117,13 +117,13 @@ def _worst(rows: list[Row]) -> tuple[str, list[Row]]:
 
 
 def _with_lifting(report: ProfileRows, rows: list[Row]) -> int:
-    """The nanoseconds of traces, with their part of the lifting that follows traces."""
+    """Returns the nanoseconds of traces, including their part of the lifting that follows."""
     lifting = sum(row.times.total_ns for row in report.rows if row.phase == LIFTING)
     times = sum(row.times.calls for row in rows)
     return sum(row.times.total_ns for row in rows) + lifting * times // max(_traces(report), 1)
 
 
-# The classes of `tf.compat.v1.train` for which `fastsup.train` has its own.
+# The classes of `tf.compat.v1.train` that `fastsup.train` replaces.
 _TRAIN = frozenset({
     "CheckpointSaverHook", "GlobalStepWaiterHook", "LoggingTensorHook", "MonitoredSession", "MonitoredTrainingSession",
     "NanTensorHook", "ProfilerHook", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",
@@ -132,12 +132,12 @@ _TRAIN = frozenset({
 
 
 def counterpart(name: str) -> str:
-    """Returns the class of fastsup that replaces a class of TensorFlow: "fastsup.train.StopAtStepHook"; "" for none."""
+    """Returns the fastsup class that replaces a TensorFlow class, such as "fastsup.train.StopAtStepHook", or ""."""
     return f"fastsup.train.{name}" if name in _TRAIN else ""
 
 
 def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
-    """Returns advice for a program with only TensorFlow sessions, or plain sessions: the line to change."""
+    """Returns advice for a program with only TensorFlow sessions or plain sessions: the line to change."""
     sessions = list(sessions)
     if not sessions:
         return []
@@ -165,30 +165,30 @@ _NOTHING_RECORDED = (
     "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit or "
     "predict."
 )
-# A cost is mentioned from this share of the time on.
+# Minimum share of the time for a cost to be mentioned.
 _WORTH_A_LOOK = 0.05
-# And this many are.
+# Maximum number of mentioned costs.
 _MOST_COSTS = 3
-# Plans are made once for each combination of fetches and feeds. If more than this are made, and more than one in so
-# many steps, the program makes new combinations all the time.
+# Plans are created once per combination of fetches and feeds. If more than this are created, and more than one per this
+# many steps, the program keeps creating new combinations.
 _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
-# In the thread pool, a run lighter than this mostly waits for threads; and many of them gain most in one call.
+# In the thread pool, a run shorter than this mostly waits for threads. Many of them benefit most from one call.
 _LIGHT_NS = 200_000
 # Recording takes as long as a step of this length.
 _TOO_SHORT_NS = 1_000
-# The listener that evaluates, which isn't the program's.
+# The listener that evaluates. It isn't part of the program.
 _OF_TRAIN_AND_EVALUATE = "NewCheckpointListenerForEvaluate"
-# Hooks that are called in fewer steps than this share are seldom called.
+# Hooks that are called in a smaller share of steps are rarely called.
 _OFTEN = 0.1
-# Names that a sentence lists.
+# Maximum number of names in a sentence.
 _MOST_NAMES = 4
-# Steps that take less than this share of the program are a small part of it.
+# Steps that take a smaller share of the program's time are a small part of it.
 _SMALL_PART = 0.5
 
 
 def advice_on(report: ProfileRows) -> str:
-    """Returns a few sentences about the largest costs that the program can change, a line each."""
+    """Returns a few sentences about the largest costs that the program can change, one per line."""
     sentences = [_on_steps(report)]
     if report.steps:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
@@ -228,7 +228,7 @@ def _on_steps(report: ProfileRows) -> str:
 
 
 def _may_be_compiled(report: ProfileRows) -> list[str]:
-    """What to try with functions that take little time, and that XLA doesn't compile."""
+    """Returns advice on functions that take little time and that XLA doesn't compile."""
     light = [
         note.name
         for note in report.functions
@@ -275,7 +275,7 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
 
 
 def _in_the_pool(report: ProfileRows) -> str:
-    """Advice on short runs in a session with executor="thread_pool", or ""."""
+    """Returns advice on short runs in a session with executor="thread_pool", or ""."""
     for session in report.sessions:
         light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
         if light and session.asked_executors == ("thread_pool",):
@@ -287,7 +287,7 @@ def _in_the_pool(report: ProfileRows) -> str:
 
 
 def _hook_parts(report: ProfileRows) -> list[Cost]:
-    """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
+    """Returns the costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     passes = {part.name for part in report.sessions if part.is_pass}
     for row in report.rows:
@@ -295,7 +295,7 @@ def _hook_parts(report: ProfileRows) -> list[Cost]:
             is_its_own = row.phase in (SAVE, LISTENER) and row.session not in passes
             kind = row.phase if is_its_own else ""
             groups[row.session, row.owner, kind, row.detail].append(row)
-    # A listener may open a session, to evaluate. The session's time isn't in the listener's row.
+    # A listener may open a session to evaluate. The listener's row excludes the session's time.
     within: dict[tuple[str, str, str, str], int] = defaultdict(int)
     for part in report.sessions:
         if part.within is not None and part.within[1] != SESSION:
@@ -364,7 +364,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
 
 
 def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
-    """Advice on a TensorFlow hook, if fastsup has one of the same name, or ""."""
+    """Returns advice on a TensorFlow hook if fastsup has a hook with the same name, or ""."""
     kind = owner.partition(" #")[0]
     for part in report.sessions:
         if part.name == session and kind in part.tensorflow_hooks and counterpart(kind):
@@ -373,7 +373,7 @@ def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
 
 
 def _called_most_often(report: ProfileRows) -> list[str]:
-    """The hooks that are called at least half as often as any, by name."""
+    """Returns the names of the hooks that are called at least half as often as the most frequent one."""
     called = [row for row in report.rows if row.is_hook and row.phase == "after_run"]
     most = max((row.times.calls for row in called), default=0)
     return list(dict.fromkeys(row.owner for row in called if 2 * row.times.calls >= most))
@@ -383,13 +383,13 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
-# The kinds of sessions that are loops: fastsup.core's and fastsup.loop's.
+# The kinds of sessions that are loops, from fastsup.core and fastsup.loop.
 _STEP_LOOPS = {"StepLoop", "StepLoop.run"}
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "saving"}
 
 
 def _session_parts(report: ProfileRows) -> Iterable[Cost]:
-    """The costs that the program can change and that belong to no hook."""
+    """Yields the costs that the program can change and that belong to no hook."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in report.session:
         rows[row.phase].append(row)
@@ -399,7 +399,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         if total:
             yield Cost(name, total, f"{duration(total / report.steps)} a step. {advice}")
 
-    # Between the steps of a StepLoop none of the program's code runs.
+    # None of the program's code runs between the steps of a StepLoop.
     if not report.sessions or {session.kind for session in report.sessions} - _STEP_LOOPS:
         yield from part(
             BETWEEN,
@@ -427,7 +427,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     )
     dispatched = sum(row.times.calls for row in rows[HOOK_DISPATCH])
     yield from part(
-        # Of few calls, the first one of a session takes the most.
+        # If there are few calls, a session's first one takes most of the time.
         HOOK_DISPATCH if dispatched >= _OFTEN * report.steps else "",
         "hook dispatch",
         f"The session calls {_listed(_called_most_often(report))} in the most steps, and creates arguments and "
@@ -460,7 +460,7 @@ def _on_plans(report: ProfileRows, made: int) -> str:
 
 
 def _plans_made_once(report: ProfileRows) -> Iterable[str]:
-    """A sentence about plans whose share is large only because there were few steps."""
+    """Yields a sentence about plans whose share is large only because there were few steps."""
     rows = [row for row in report.session if row.phase == PLAN_MAKING]
     made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
     if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
@@ -471,7 +471,7 @@ def _plans_made_once(report: ProfileRows) -> Iterable[str]:
 
 
 def _outside_of_steps(report: ProfileRows) -> Iterable[str]:
-    """A sentence about a program that spends most of its time outside of steps."""
+    """Yields a sentence about a program that spends most of its time outside of steps."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole or report.wall_ns >= _SMALL_PART * whole:
         return

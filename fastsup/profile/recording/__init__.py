@@ -1,1 +1,1 @@
-"""The contents of a profile: recorded during training, in the training thread, and read as numbers."""
+"""The contents of a profile, which are recorded in the training thread and read as numbers."""

@@ -1,4 +1,4 @@
-"""The devices whose work a step function starts, and doesn't wait for."""
+"""Waits for the devices' work that a step function has started."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["DeviceWait", "wait_for_devices"]
 
 # A wait that takes longer than this many waits for idle devices has found work.
 _FOUND_WORK = 1.5
-# The most steps from one wait to the next while no work is found.
+# Maximum number of steps between two waits as long as no work is found.
 _MOST_STEPS = 64
 
 
 class DeviceWait:
-    """Waits after each step until devices have done their work; after a few steps, while there never is any.
+    """Waits after each step until devices have finished. If there never is any work, waits only after several steps.
 
-    A wait costs tens of microseconds even without work to wait for: more than a small step on the CPU.
+    A wait takes tens of microseconds even without work, which is longer than a small step on the CPU.
 
     Args:
       wait: function that waits until the devices are idle.
@@ -36,7 +36,7 @@ class DeviceWait:
         return self._clock() - started
 
     def __call__(self) -> None:
-        """Waits, if it is time to."""
+        """Waits if a wait is due."""
         if self._steps_left > 0:
             self._steps_left -= 1
             return
@@ -46,10 +46,9 @@ class DeviceWait:
 
 
 def wait_for_devices() -> DeviceWait | None:
-    """Returns a function that waits until TensorFlow's accelerators have finished a step's work; None without
-    accelerators.
+    """Returns a function that waits for TensorFlow's accelerators to finish a step, or None without accelerators.
 
-    TensorFlow isn't imported, nor are its devices opened, for this.
+    This neither imports TensorFlow nor opens its devices.
     """
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     if context is None or context._context_handle is None:
@@ -60,7 +59,7 @@ def wait_for_devices() -> DeviceWait | None:
     import tensorflow as tf
 
     def wait() -> None:
-        if tf.executing_eagerly():  # In graphs, sessions wait themselves.
+        if tf.executing_eagerly():  # In graphs, sessions wait.
             for name in names:
                 with tf.device(name):
                     tf.raw_ops.SyncDevice()

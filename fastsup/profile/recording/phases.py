@@ -1,7 +1,7 @@
 """The phases of a whole program, in nanoseconds, and the names of phases that several modules use.
 
-A timeline belongs to one thread, the one that runs the program. At any moment that thread is in one phase, so the
-phases add up to the time that passed.
+A timeline belongs to the thread that runs the program. At any moment, that thread is in exactly one phase, so the
+phases add up to the elapsed time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FETCHES = "fetches"
-# Fetched by the session, for hooks that count by it and aren't called in the run.
+# Fetched by the session for hooks that count by the step and aren't called in the run.
 STEP_FETCH = "global step"
 BETWEEN = "between steps"
 # The session's own work in a run that calls hooks.
@@ -57,33 +57,33 @@ FEED_CONVERSION = "feed conversion"
 FETCH_CONVERSION = "fetch conversion"
 SAVE = "save"
 LISTENER = "listener"
-# Of a pass, a call that makes all steps itself: its own code before the first epoch, between epochs, around batches.
+# The own code of a pass (a call that runs all steps itself): before the first epoch, between epochs, around batches.
 PASS_SETUP = "setup"
 PASS_EPOCHS = "between epochs"
 PASS_LOOP = "Keras's loop"
 # The function that a pass calls for each batch.
 PASS_FUNCTIONS = ("train_function", "test_function", "predict_function")
-# Logs as Python's numbers, for callbacks: it waits until the batch is done.
+# Converting logs to Python numbers for callbacks, which waits until the batch is complete.
 LOGS = "logs to Python"
-# A function is traced to a graph.
+# Tracing a function to a graph.
 TRACING = "tracing"
-# Ends the detail of a trace of a new function, where one of its name was traced before.
+# The end of the detail of a new function's trace, if a function with that name was traced before.
 MADE_AGAIN = "made again"
 OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
-# For callbacks that Keras has handed to a thread.
+# Work of callbacks that Keras runs in another thread.
 WAIT_FOR_CALLBACKS = "wait for callbacks"
-# Keras's methods that are one batch each.
+# Keras's methods that run one batch each.
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
-# The two: a call of each is a step.
+# Both of these. Each call of one is a step.
 KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
 # A model's weights as arrays.
 WEIGHTS = "weights to Python"
-# A trace of a `fastsup.function` becomes a separate graph.
+# Converting a trace of a `fastsup.function` to a separate graph.
 LIFTING = "lifting"
-# The detail of `fastsup.function` calls that TensorFlow runs starts with this.
+# The start of the detail of `fastsup.function` calls that TensorFlow runs.
 BY_TENSORFLOW = "by TensorFlow"
-# What runs the function of a pass: TensorFlow's own call of a function, or Python, operation by operation.
+# Executors of a pass's function: TensorFlow's own call of a function, or Python, operation by operation.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
 BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
@@ -91,7 +91,7 @@ BY_TENSORFLOW_EAGERLY = "run eagerly"
 INPUT_TRACES = "of tf.data's functions"
 # The role of the calls of a `fastsup.function`, instead of a session's role.
 FUNCTION_ROLE = "call"
-# Ends the owner of what a callback does in a thread that Keras has given it.
+# The end of the owner of a callback's work in another thread.
 IN_A_THREAD = ", in a thread"
 
 
@@ -99,7 +99,7 @@ _ORDER = ("import", "build", "open", "train", "run", "save", "listeners", "evalu
 
 
 class _Entry:
-    """A phase under way."""
+    """An open phase."""
 
     __slots__ = ("name",)
 
@@ -108,9 +108,9 @@ class _Entry:
 
 
 class Timeline:
-    """The phases of a program, from the moment this is made.
+    """The phases of a program, from the creation of this object.
 
-    The time outside of all phases is "build" if a session is opened after it, and else "end".
+    Time outside all phases is "build" if a session is opened later, and otherwise "end".
 
     Args:
       now: a clock: function that returns nanoseconds.
@@ -130,7 +130,7 @@ class Timeline:
         timeline.set_program_timeline(self)
 
     def stop(self) -> None:
-        """Ends the timeline, and the phases under way: `phases` returns the same from now on."""
+        """Ends the timeline and the open phases. From then on, `phases` returns the same result."""
         self._charge()
         self._open.clear()
         self._stopped = True
@@ -138,7 +138,7 @@ class Timeline:
             timeline.set_program_timeline(None)
 
     def begin(self, name: str) -> _Entry | None:
-        """Starts a phase, within the open ones. Arguments and result as for the function `begin`."""
+        """Starts a phase within the open ones. Arguments and result are the same as for the function `begin`."""
         if threading.get_ident() != self._thread:
             return None
         self._charge()
@@ -151,7 +151,7 @@ class Timeline:
         return entry
 
     def finish(self, entry: _Entry | None) -> None:
-        """Ends a phase. Phases may end in any order; a second call does nothing.
+        """Ends a phase. Phases may end in any order. A second call does nothing.
 
         Args:
           entry: the result of `begin`.

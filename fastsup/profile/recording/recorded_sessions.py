@@ -23,7 +23,7 @@ _MEASURED_RUNS = 60
 
 
 class RecordedListener:
-    """A CheckpointSaverListener whose callbacks are recorded as spans of the listener, not of the save.
+    """A CheckpointSaverListener whose callbacks are recorded as spans of the listener instead of the save.
 
     Args:
       listener: the listener. All other attributes are its own.
@@ -53,7 +53,7 @@ class RecordedListener:
 
 
 class _RecordedMethod:
-    """Replaces a method of a hook that saves, on the instance, as long as a session is recorded."""
+    """Replaces a saving hook's method on the instance while a session is recorded."""
 
     def __init__(self, hook: Any, name: str) -> None:
         self._hook, self._name = hook, name
@@ -65,7 +65,7 @@ class _RecordedMethod:
         with callback_part_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
-                # Looked up now, because a program may have replaced the method on the class.
+                # Look it up now, because a program may have replaced the method on the class.
                 return getattr(type(hook), self._name)(hook, *args, **kwargs)
             finally:
                 hook._listeners = listeners
@@ -77,7 +77,7 @@ class _RecordedMethod:
 
 
 def watch_saves(hooks: Iterable[Any]) -> Callable[[], None]:
-    """Has the saves of hooks, and their listeners, recorded as parts of the hooks' callbacks.
+    """Records the saves of hooks, and their listeners, as parts of the hooks' callbacks.
 
     Args:
       hooks: the hooks of a session.
@@ -85,7 +85,7 @@ def watch_saves(hooks: Iterable[Any]) -> Callable[[], None]:
     Returns:
       A function without arguments that restores the hooks.
     """
-    # A method that a program has set on the instance stays.
+    # A method that a program set on the instance remains.
     methods = [
         _RecordedMethod(hook, "_save")
         for hook in hooks
@@ -100,7 +100,7 @@ def watch_saves(hooks: Iterable[Any]) -> Callable[[], None]:
 
 
 def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
-    """A function that describes a session, and doesn't keep it alive.
+    """Returns a function that describes a session without keeping it alive.
 
     Args:
       session: a session of any class.
@@ -131,11 +131,11 @@ _value_cost_ns: list[float] = []
 
 
 def value_cost_ns() -> float:
-    """Measures the cost of one more small fetched value in a run, on a graph of constants, in nanoseconds."""
+    """Measures the cost of fetching one more small value in a run, with a graph of constants, in nanoseconds."""
     if not _value_cost_ns:
         with no_interpreter_exit, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
-            # In one thread, so that only the making of the arrays is measured.
+            # In one thread, so that only the creation of arrays is measured.
             with Session(executor="single_threaded") as session:
                 all_of_them, one = (_best_ns(session, fetches) for fetches in (values, values[:1]))
         _value_cost_ns.append(max(0.0, (all_of_them - one) / (_MEASURED_VALUES - 1)))

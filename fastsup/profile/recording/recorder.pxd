@@ -6,16 +6,16 @@ from fastsup.profile.recording.statistics cimport SessionStats, SpanRegistry, Sp
 
 cdef class RecorderProbe(Probe):
     cdef readonly SpanRegistry recorder
-    # The recorder's number of the session or loop; 0 for what belongs to none. And its statistics.
+    # The recorder's number of the session or loop (0 for none), and its statistics.
     cdef int64_t caller
     cdef SessionStats session
     cdef bint is_loop
     cdef object hooks
-    # Function that takes back what was done to the hooks to record their saves, or None.
+    # Function that restores the hooks whose saves are recorded, or None.
     cdef object unwatch
 
-    # The last run whose hooks only watch fetches: the runtime's part, for which fetches, for which list of hooks, and whether
-    # the step was fetched. Most runs find their part here.
+    # The last run whose hooks only watch fetches: the runtime's part, its fetches, its list of hooks, and whether the
+    # step was fetched. Most runs find their part here.
     cdef SpanStats last_part
     cdef object last_fetches
     cdef object last_hooks
@@ -26,7 +26,7 @@ cdef class RecorderProbe(Probe):
 
     # By address of a step's scope: the context manager that marks the step for another profiler.
     cdef dict markers
-    # Steps under way in any thread, and whether the recorder is to forget the session after the last of them.
+    # The number of running steps in all threads, and whether the recorder should forget the session after the last one.
     cdef int steps_under_way
     cdef bint closes_later
 
@@ -39,14 +39,14 @@ cdef class RecorderProbe(Probe):
 
 
 cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, object hooks, bint is_loop)
-# The probe of the step that this thread is in, if a recorder records it; else None.
+# The probe of this thread's current step, if a recorder records it. Otherwise None.
 cdef RecorderProbe recorded_here()
-# The same, if this recorder records it; else None.
+# The same, if this recorder records it. Otherwise None.
 cdef RecorderProbe probe_within(SpanRegistry recorder)
 
 
 cdef class Recorder(SpanRegistry):
-    # True once a session or loop has got another profiler while this one was on for the whole program.
+    # True once a session or loop used another profiler while this one was on for the whole program.
     cdef readonly bint other_profilers_used
 
     cdef object clock

@@ -1,7 +1,7 @@
-"""Records where the time of training goes: a histogram for each phase of each hook, and a sample of spans for a trace.
+"""Records where the time of training goes: a histogram per phase of each hook, and a sample of spans for a trace.
 
-The memory of a recorder doesn't grow once each hook and phase was seen, and a step allocates none. The time of a span
-doesn't include the spans nested in it, so that all times add up to the wall clock.
+A recorder's memory doesn't grow once each hook and phase has occurred, and a step allocates none. The time of a span
+excludes the spans nested in it, so that all times add up to the wall clock.
 """
 
 import os
@@ -31,7 +31,7 @@ cdef int CALIBRATION_STEPS = 400
 
 
 def drop_scopes_of_other_threads():
-    """Drops the scopes of all threads but this one. For the child of a fork, which doesn't have the other threads."""
+    """Drops the scopes of all threads except this one, for the child of a fork, which lacks the other threads."""
     cdef fs_scope** place = open_scopes()
     cdef fs_thread_trace* trace
     while place[0] is not NULL:
@@ -48,7 +48,7 @@ os.register_at_fork(after_in_child=drop_scopes_of_other_threads)
 
 
 cdef class ManualClock:
-    """A clock for tests, which moves only when `advance` is called."""
+    """A clock for tests, which changes only when `advance` is called."""
 
     cdef int64_t ns
 
@@ -65,7 +65,7 @@ cdef int64_t read_manual_clock(void* context) noexcept:
     return (<ManualClock> <PyObject*> context).ns
 
 
-# Context managers, for code in Python that is seldom called.
+# Context managers, for Python code that is rarely called.
 
 @no_gc_clear
 cdef class StepScope:
@@ -125,7 +125,7 @@ def count_values(fetches):
         return sum(map(count_values, fetches.values()))
     if isinstance(fetches, (list, tuple)):
         return sum(map(count_values, fetches))
-    # Of all that can be fetched, only operations are nodes.
+    # Among fetchable objects, only operations are nodes.
     return 0 if hasattr(fetches, "node_def") else 1
 
 
@@ -146,10 +146,10 @@ cdef RecorderProbe probe_within(SpanRegistry recorder):
 
 
 cdef class RecorderProbe(Probe):
-    """What a recorder is told of a session or loop. Made by `Recorder.new_probe`."""
+    """The probe of a session or loop. Created by `Recorder.new_probe`."""
 
     cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1:
-        """Starts recording a session or loop. Arguments as for `new_recorder_probe`."""
+        """Starts recording a session or loop. Takes the arguments of `new_recorder_probe`."""
         self.recorder = recorder
         self.caller = caller
         self.hooks = hooks
@@ -165,7 +165,7 @@ cdef class RecorderProbe(Probe):
         return 0
 
     cdef fs_thread_trace* trace(self) except NULL:
-        """The trace of this thread, ready to be read."""
+        """Returns this thread's trace, ready to be read."""
         cdef fs_thread_trace* trace = trace_of_this_thread(self.recorder)
         fs_trace_expand(trace)
         return trace
@@ -251,7 +251,7 @@ cdef class RecorderProbe(Probe):
             elif key not in recorder.values_fetched:
                 recorder.note_values(key, count_values(requests[i]))
         if with_step:
-            # The session itself fetches it for hooks that were skipped, as one of the hooks.
+            # The session itself fetches it for skipped hooks, as one of the hooks.
             keys.append((self.session.index, SESSION))
         stats = recorder.runtime_stats(self.caller, fetches, tuple(keys))
         if requests is None:
@@ -310,14 +310,14 @@ cdef class Recorder(SpanRegistry):
     """Records where the time of sessions and loops goes.
 
     Args:
-      skip_steps: number of steps at the start that are left out.
-      step_markers: whether sessions and loops enter `step_marker` around each step.
+      skip_steps: number of steps to skip at the start.
+      step_markers: Whether sessions and loops enter `step_marker` around each step.
       clock: a `ManualClock`, or None for the machine's monotonic clock.
 
     Raises:
-      TypeError: `skip_steps` isn't an integer, or `clock` isn't a clock.
-      ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
-      RuntimeError: `__init__` was called a second time.
+      TypeError: If `skip_steps` isn't an integer, or `clock` isn't a clock.
+      ValueError: If `skip_steps` is negative, or doesn't fit into 64 bits.
+      RuntimeError: If `__init__` is called a second time.
     """
 
     def __init__(self, skip_steps=0, step_markers=False, clock=None):
@@ -347,7 +347,7 @@ cdef class Recorder(SpanRegistry):
         """
         cdef fs_thread_trace trace
         cdef SpanStats stats = SpanStats()
-        # Of steps with one span, and of steps with two.
+        # For steps with one span, and steps with two.
         cdef fs_histogram* steps = <fs_histogram*> calloc(2, sizeof(fs_histogram))
         cdef int64_t before, after
         cdef int more, i, j
@@ -365,7 +365,7 @@ cdef class Recorder(SpanRegistry):
                 fs_step_end(&trace)
                 after = fs_clock_monotonic_ns()
                 fs_histogram_add(&steps[more], after - before, 0)
-        # An empty span takes one reading of the clock; so does an empty pause. Both step times include one as well.
+        # An empty span takes one reading of the clock, and so does an empty pause. Both step times also include one.
         reading = fs_histogram_quantile(&stats.c.times, 0.5)
         one, two = fs_histogram_quantile(&steps[0], 0.5), fs_histogram_quantile(&steps[1], 0.5)
         free(steps)
@@ -396,11 +396,11 @@ cdef class Recorder(SpanRegistry):
         return dict
 
     def _wait_of_loops(self):
-        """Returns a function that waits for the devices of loops' steps; None if there are none. A subclass may know some."""
+        """Returns a function that waits for the devices of loops' steps, or None. A subclass may support devices."""
         return None
 
     def _watch(self, hooks):
-        """Has the parts of hooks' callbacks recorded. A subclass may support hooks.
+        """Records the parts of hooks' callbacks. A subclass may support hooks.
 
         Returns:
           A function without arguments that stops it, or None.
@@ -414,7 +414,7 @@ cdef class Recorder(SpanRegistry):
             recorder = recorder.replaced
 
     def note_function(self, note):
-        # The one that it has replaced watches the whole program.
+        # The replaced recorder observes the whole program.
         if self.replaced is not None:
             self.replaced.note_function(note)
 
@@ -432,21 +432,21 @@ cdef class Recorder(SpanRegistry):
         return self.stats_by_id[trace.frames[trace.depth - 1].stats.id]
 
     def interrupt(self):
-        """Leaves the time up to the next step out of the time between steps, in every thread."""
+        """Excludes the time until the next step from the time between steps, in every thread."""
         cdef fs_thread_trace* trace = self.traces
         while trace is not NULL:
             fs_trace_interrupt(trace)
             trace = trace.next
 
     def interrupt_here(self):
-        """Leaves the time up to the next step out of the time between steps, in this thread. Does nothing in a step."""
+        """Excludes the time until the next step from the time between steps, in this thread. Does nothing in a step."""
         cdef fs_thread_trace* trace = self.traces
         while trace is not NULL:
             if trace.ident is fs_thread():
                 fs_trace_interrupt_between_steps(trace)
             trace = trace.next
 
-    # Context managers, for code in Python that is seldom called.
+    # Context managers, for Python code that is rarely called.
 
     def step(self):
         """Returns a context manager that records a step."""
@@ -472,7 +472,7 @@ cdef class Recorder(SpanRegistry):
         return Span(self, probe, self.stats_of(probe.session, SESSION, phase, ""))
 
     cdef RecorderProbe probe_around(self):
-        """The probe of the step that this thread is in, if this recorder records it; else one that belongs to no session."""
+        """Returns the probe of this thread's current step if this recorder records it, or one without a session."""
         cdef RecorderProbe probe = probe_within(self)
         return new_recorder_probe(self, 0, None, False) if probe is None else probe
 
@@ -486,11 +486,11 @@ cdef class Recorder(SpanRegistry):
         """Records every session and loop of the program that doesn't have its own profiler, until `stop`.
 
         Args:
-          replaceable: whether another recorder may be started in the meantime. It then records until it is stopped,
-            after which this one continues.
+          replaceable: Whether another recorder may be started in the meantime. It then records until it is stopped,
+            and this one continues.
 
         Raises:
-          RuntimeError: another recorder is on, and isn't replaceable.
+          RuntimeError: If another recorder is on and isn't replaceable.
         """
         cdef Recorder before = program_profiler_now()
         if before is not None and not before.replaceable:
@@ -503,14 +503,14 @@ cdef class Recorder(SpanRegistry):
         set_program_profiler(self)
 
     def stop(self):
-        """Ends the recording of the program. Does nothing for a recorder that isn't on."""
+        """Stops recording the program. Does nothing for a recorder that isn't on."""
         cdef Recorder later = program_profiler_now()
         cdef Recorder before = self.replaced
         if later is self:
             self.replaced = None
             set_program_profiler(before)
         else:
-            # A recorder that replaces this one must not bring it back.
+            # A recorder that replaces this one must not restore it.
             while later is not None:
                 if later.replaced is self:
                     later.replaced, self.replaced = before, None

@@ -93,10 +93,10 @@ cdef class SpanStats(Part):
     cdef fs_span_stats c
     cdef readonly str owner
     cdef readonly str phase
-    # The fetches of a runtime phase, or the class of a listener; "" for any other phase.
+    # The fetches of a runtime phase, or the class of a listener, or "".
     cdef readonly str detail
     cdef SessionStats session
-    # True for the runtime's: such a span that is the first of its step begins with the step.
+    # True for the runtime's. Such a span starts with the step if it is the step's first one.
     cdef bint begins_steps
 
 
@@ -104,9 +104,9 @@ cdef class SessionStats:
     cdef readonly int32_t index
     cdef readonly object origin
     cdef readonly int64_t n_sessions
-    # The span within which the first of the sessions was opened, or None.
+    # The span in which the first session was opened, or None.
     cdef SpanStats within
-    # The names of the hooks that are registered now.
+    # The names of the currently registered hooks.
     cdef set hook_names
     # The class names of hooks that are TensorFlow's own.
     cdef set tensorflow_hooks
@@ -118,7 +118,7 @@ cdef class SessionStats:
     cdef SpanStats other_runtime
     # The fetches that keep a row after their session has ended.
     cdef set kept_fetches
-    # By (fetches, feeds, what runs them in Keras or ""): the PlanExecutor as a dictionary.
+    # By (fetches, feeds, executor in Keras or ""): the PlanExecutor as a dictionary.
     cdef dict executors
     cdef set asked_executors
     cdef int64_t operations_added
@@ -128,7 +128,7 @@ cdef class SessionStats:
     cdef int64_t input_max_ns
 
 
-# A session or loop that is open.
+# An open session or loop.
 cdef class Caller:
     cdef SessionStats stats
     # Function that returns its executors and the size of its graph.
@@ -138,7 +138,7 @@ cdef class Caller:
 
 
 cdef class Recording(Profiler):
-    # The traces of all threads, the one used last in front: every step reads the first.
+    # The traces of all threads, the last used one first, because every step reads the first one.
     cdef fs_thread_trace* traces
     cdef fs_span_log* log
     # The index is the id of the statistics.
@@ -148,13 +148,13 @@ cdef class Recording(Profiler):
     cdef dict callers
     # By ((caller, key of its fetches), keys of the hooks with fetches in the run): (SpanStats, fetches).
     cdef dict runtime_stats_by_run
-    # By key of a hook: the estimated cost of its fetches in sessions that have ended.
+    # By key of a hook: the estimated cost of its fetches in ended sessions.
     cdef dict past_estimates
-    # By key of a hook: how many values it fetches in a run in which it fetches any.
+    # By key of a hook: the number of values that it fetches in a run in which it fetches any.
     cdef dict values_fetched
     # The cost of fetching one small value, in nanoseconds.
     cdef public double value_ns
-    # The cost of recording a span, or a step, that the span or step doesn't measure itself, in nanoseconds.
+    # The part of the cost of recording a span or a step that it doesn't measure itself, in nanoseconds.
     cdef double cost_outside_span
     cdef double cost_outside_step
 
@@ -179,7 +179,7 @@ cdef inline fs_thread_trace* trace_of_this_thread(Recording recording) except NU
 cdef class HookStats:
     cdef object hook
     cdef readonly str name
-    # (index of the session's statistics, name): tells the hook from hooks of that name in other sessions.
+    # (index of the session's statistics, name), which distinguishes the hook from others with that name.
     cdef tuple key
     cdef SessionStats session
     cdef SpanStats before_run
@@ -199,7 +199,7 @@ cdef class SpanRegistry(Recording):
     cdef dict sessions_by_origin
     # For spans that belong to no session.
     cdef SessionStats no_session
-    # The runtime statistics of ended sessions, to be used again.
+    # The runtime statistics of ended sessions, for reuse.
     cdef list free_runtime_stats
 
     cdef SpanStats stats_of(self, SessionStats session, str owner, str phase, str detail)

@@ -1,8 +1,8 @@
 """The data of a recorder, read as numbers: quantiles of histograms, spans as dictionaries, estimates for fetches.
 
-A hook's fetches run in the same call of the runtime as the step, so their time can't be measured. It is estimated by
-comparing runs with and without them. All other times are measured, in a `SpanStats` for each phase: a SpanRegistry says
-which there are, of which sessions, hooks and fetches, and under which names.
+A hook's fetches run in the same runtime call as the step, so their time can't be measured. It is estimated by comparing
+runs with and without them. All other times are measured, in a `SpanStats` for each phase. A SpanRegistry determines
+these, with their sessions, hooks, fetches and names.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 
 SESSION = "session"
 RUNTIME = "runtime"
-# In the trace: what a pass does around its steps, such as opening its input.
+# In the trace: a pass's work around its steps, such as opening its input.
 AROUND = "around steps"
 
 
@@ -30,15 +30,15 @@ cdef class SpanStats(Part):
 
 
 cdef class SessionStats:
-    """The statistics of the sessions of one origin."""
+    """The statistics of the sessions with one origin."""
 
     def note_input(self, calls, total_ns, max_ns):
-        """Adds a wait for input that was measured elsewhere, within what the session calls for each batch.
+        """Adds a wait for input that was measured elsewhere, within the session's call for each batch.
 
         Args:
           calls: number of batches.
           total_ns: nanoseconds.
-          max_ns: the longest wait; 0 if it is unknown.
+          max_ns: the longest wait, or 0 if it is unknown.
         """
         self.input_calls += calls
         self.input_ns += total_ns
@@ -46,10 +46,10 @@ cdef class SessionStats:
 
 
 cdef class Caller:
-    """A session or loop that is open."""
+    """An open session or loop."""
 
 
-# The most combinations of fetches and feeds whose executor is kept, for the sessions of one origin.
+# Maximum number of combinations of fetches and feeds whose executor is kept, for the sessions of one origin.
 cdef Py_ssize_t MAX_EXECUTORS = 64
 
 
@@ -95,10 +95,10 @@ cdef class Recording(Profiler):
         free(self.log)
 
     cdef fs_thread_trace* trace_of(self, const void* ident) except NULL:
-        """The trace of a thread, moved to the front of the list. Makes it the first time.
+        """Returns a thread's trace after moving it to the front of the list. Creates it the first time.
 
         Args:
-          ident: the thread, by `fs_thread`. Its trace must not be in front already.
+          ident: the thread, from `fs_thread`. Its trace must not be the first one already.
         """
         cdef fs_thread_trace* trace = self.traces
         cdef fs_thread_trace* before = NULL
@@ -126,14 +126,14 @@ cdef class Recording(Profiler):
         return 0
 
     def snapshot(self):
-        """Returns what was recorded so far, as numbers.
+        """Returns the recording so far, as numbers.
 
         Returns:
-          Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
-          are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
+          Dictionary. `steps`, `skipped_steps` and `threads` are counts. `wall_ns`, `profiler_ns` and `unaccounted_ns`
+          are nanoseconds. `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
           p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
-          detail, aside (whether it passed alongside the steps, in another thread), and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
-          `session` in the others is an index into it.
+          detail, aside (True if it ran alongside the steps, in another thread), and times. `fetches` is the result of
+          `fetch_estimates`, and `sessions` of `described_sessions`. `session` in the others is an index into it.
         """
         cdef fs_span_log* log = self.log
         cdef SpanStats stats, runtime
@@ -155,7 +155,7 @@ cdef class Recording(Profiler):
         for (session, detail), runtime in runtimes.items():
             rows.append(row_of(session, SESSION, RUNTIME, detail, runtime))
         steps = log.steps.times.count
-        # What was subtracted is known. The rest of the profiler's cost is estimated, by the calibration.
+        # The subtracted cost is known. The rest of the profiler's cost is estimated by the calibration.
         outside = log.n_spans * self.cost_outside_span + steps * self.cost_outside_step
         rest = log.wall_ns - accounted - log.cost_subtracted
         profiler_ns = log.cost_subtracted + <int64_t> max(0.0, min(outside, rest))
@@ -174,12 +174,12 @@ cdef class Recording(Profiler):
         }
 
     def described_sessions(self):
-        """Returns the sessions: a list of dictionaries, one for each origin.
+        """Returns the sessions as a list of dictionaries, one for each origin.
 
-        Their keys: kind, role, place, library (of the `SessionOrigin`), sessions (how many), within (session, owner, phase and
-        detail of the span in which they were opened, or None), asked_executors, executors, tensorflow_hooks,
-        operations_added, and input_wait: number, nanoseconds and longest of the waits for input that were measured within
-        what the session calls for each batch.
+        Their keys: kind, role, place, library (of the `SessionOrigin`), sessions (their number), within (session,
+        owner, phase and detail of the span in which they were opened, or None), asked_executors, executors,
+        tensorflow_hooks, operations_added, and input_wait: number, nanoseconds and longest of the waits for input that
+        were measured within the session's call for each batch.
         """
         cdef SessionStats session
         for number in list(self.callers):
@@ -203,7 +203,7 @@ cdef class Recording(Profiler):
         return described
 
     cdef int read_session_info(self, int64_t number) except -1:
-        """Updates the executors of an open session, and how much its graph has grown."""
+        """Updates the executors of an open session, and the growth of its graph."""
         cdef Caller caller = self.callers[number]
         cdef SessionStats session = caller.stats
         found = caller.session_info()
@@ -222,11 +222,11 @@ cdef class Recording(Profiler):
         return 0
 
     def fetch_estimates(self):
-        """Returns the estimated cost of the hooks' fetches: a list of dictionaries, one for each hook that fetches.
+        """Returns the estimated cost of the hooks' fetches, as a list with a dictionary for each hook that fetches.
 
         Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains
-        them. `basis` is "compared" where the runtime's median with the fetches is compared with the median without, and
-        "counted" where each run has them, so that only the number of values is known.
+        them. `basis` is "compared" if the runtime's medians with and without the fetches are compared, and "counted" if
+        each run has the fetches, so that only the number of values is known.
         """
         cdef dict estimates = {
             hook: {**estimate, "of": dict(estimate["of"])} for hook, estimate in self.past_estimates.items()
@@ -236,7 +236,7 @@ cdef class Recording(Profiler):
         return list(estimates.values())
 
     cdef int add_estimates(self, dict estimates, dict runtime_stats_by_run) except -1:
-        """Adds to the estimates, by key of a hook, those for some of the runtime's statistics."""
+        """Adds the estimates for some of the runtime's statistics, by key of a hook."""
         cdef SpanStats stats
         medians = {}
         details = {}
@@ -247,7 +247,7 @@ cdef class Recording(Profiler):
         for (fetches, hooks), (median, calls) in medians.items():
             if not hooks:
                 continue
-            # Of the runs with fewer hooks, those with the most: the difference is the cost of the hooks that they lack.
+            # Use the runs with fewer hooks that have the most hooks. The difference is the cost of the missing hooks.
             fewer = [
                 other for (its_fetches, other) in medians
                 if its_fetches == fetches and len(other) < len(hooks) and set(other) <= set(hooks)
@@ -273,18 +273,18 @@ cdef class Recording(Profiler):
         return 0
 
     cdef double counted_cost(self, object hook) except? -1.0:
-        """The cost of a hook's fetches in a run, by the number of their values, in nanoseconds."""
+        """Returns the cost of a hook's fetches in a run, based on the number of their values, in nanoseconds."""
         return self.values_fetched.get(hook, 1) * self.value_ns
 
     cdef double compared_cost(self, dict medians, object fetches, tuple hooks, object hook) except? -1.0:
-        """The cost of a hook's fetches: a run with these hooks compared with one without this hook, in nanoseconds."""
+        """Returns the cost of a hook's fetches in nanoseconds, by comparing runs with and without this hook."""
         cdef tuple others = tuple([other for other in hooks if other != hook])
         if (fetches, hooks) in medians and (fetches, others) in medians:
             return max(0.0, medians[fetches, hooks][0] - medians[fetches, others][0])
         return self.counted_cost(hook)
 
     def step_buckets(self):
-        """Returns the histogram of step times: a list of (from, to, count), in nanoseconds, without empty buckets."""
+        """Returns the histogram of step times as a list of (from, to, count), in nanoseconds, without empty buckets."""
         cdef int64_t low, high
         cdef int i
         buckets = []
@@ -310,7 +310,7 @@ cdef class Recording(Profiler):
         """Returns the longest steps, longest first.
 
         Returns:
-          List of dictionaries: step, duration_ns, and spans, as `trace` returns them; the first is the step itself.
+          List of dictionaries: step, duration_ns, and spans as returned by `trace`. The first span is the step itself.
         """
         cdef fs_slow_step* slow
         cdef int i, j
@@ -334,18 +334,18 @@ cdef class Recording(Profiler):
 
     @property
     def steps_begun(self):
-        """Number of steps so far, including skipped ones and the one under way."""
+        """Number of steps so far, including skipped ones and the current one."""
         return self.log.begun
 
     @property
     def sampled_every(self):
-        """The interval of the trace, in steps: it contains every step whose number is a multiple of this."""
+        """The interval of the trace in steps. The trace contains every step whose number is a multiple of it."""
         self.flush()
         return self.log.stride
 
     @property
     def trace_capacity(self):
-        """The most spans that the trace holds."""
+        """Maximum number of spans in the trace."""
         return FS_TRACE_EVENTS
 
     cdef int32_t threads(self) noexcept:
@@ -367,20 +367,20 @@ cdef class Recording(Profiler):
 OTHER_FETCHES = "other fetches"
 cdef object OTHER_SESSIONS = SessionOrigin("other sessions")
 
-# The most pairs of (fetches of a caller, hooks with fetches in the run) that have their own statistics.
+# Maximum number of pairs (fetches of a caller, hooks with fetches in the run) with their own statistics.
 cdef Py_ssize_t MAX_RUNTIME_STATS = 64
-# The most origins of sessions, and the most fetches of ended sessions of each, that have their own statistics.
+# Maximum numbers of session origins, and of ended sessions' fetches per origin, with their own statistics.
 cdef Py_ssize_t MAX_SESSIONS = 32
 cdef Py_ssize_t MAX_KEPT_FETCHES = 32
-# The description of fetches is cut at about this many characters.
+# The description of fetches is truncated to about this many characters.
 cdef Py_ssize_t DESCRIPTION_LENGTH = 48
 
-# The types of fetches that have no parts, remembered because the key is made in each recorded run.
+# The types of fetches without parts. They are cached because each recorded run creates the key.
 cdef set leaf_types = set()
 
 
 cdef object fetches_key(object fetches):
-    """A key that is the same for the same elements in the same structure, though the structure be a new object."""
+    """Returns a key that is the same for the same elements in the same structure, even in a new object."""
     cdef object kind = type(fetches)
     if kind in leaf_types:
         return id(fetches)
@@ -410,7 +410,7 @@ def describe(fetches):
       fetches: tensors, operations or names, in any structure; None.
 
     Returns:
-      The text; "" for None.
+      The text, or "" for None.
     """
     cdef Py_ssize_t length = 0
     if fetches is None:
@@ -453,7 +453,7 @@ cdef class SpanRegistry(Recording):
         self.description_guard = empty_context
 
     cdef SpanStats stats_of(self, SessionStats session, str owner, str phase, str detail):
-        """The statistics of a phase. Makes them the first time."""
+        """Returns the statistics of a phase. Creates them the first time."""
         key = (session.index, owner, phase, detail)
         cdef SpanStats stats = self.stats_by_name.get(key)
         if stats is None:
@@ -494,19 +494,19 @@ cdef class SpanRegistry(Recording):
         return self.no_session if known is None else known.stats
 
     cdef SpanStats enclosing_span(self):
-        """The span that this thread is in, if this recorder records it; else None."""
+        """Returns this thread's current span if this recorder records it, or None."""
         return None
 
     def new_caller(self, origin=None, session_info=dict):
-        """Registers a session or loop. Sessions of the same origin share their statistics.
+        """Registers a session or loop. Sessions with the same origin share their statistics.
 
         Args:
           origin: the `SessionOrigin`, or None.
-          session_info: function that returns a dictionary: `asked`, the executor mode of the session; `plans`, a list
-            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty after the session is deleted.
+          session_info: function that returns a dictionary: `asked`, the session's executor mode; `plans`, a list of
+            `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty after the session is deleted.
 
         Returns:
-          The caller's number, from 1. It isn't used again, while the identity of a session's fetches may be.
+          The caller's number, from 1. It isn't reused, unlike the identity of a session's fetches.
         """
         cdef SessionStats session
         cdef Caller caller = Caller()
@@ -528,7 +528,7 @@ cdef class SpanRegistry(Recording):
         return self.n_callers
 
     cdef int end_caller(self, int64_t caller) except -1:
-        """Lets a session's graph and fetches go. Their statistics become rows of its origin, and estimates."""
+        """Releases a session's graph and fetches. Their statistics become rows of its origin, and estimates."""
         cdef SpanStats stats, kept
         cdef SessionStats session = self.session_of(caller)
         cdef list keys = [key for key in self.runtime_stats_by_run if key[0][0] == caller]
@@ -560,10 +560,10 @@ cdef class SpanRegistry(Recording):
 
         Args:
           hook: the hook.
-          caller: number of its session or loop; 0 for none.
+          caller: number of its session or loop, or 0 for none.
 
         Returns:
-          The `HookStats`, the same as before for a hook that is registered already.
+          The `HookStats`. An already registered hook gets the same one.
         """
         cdef HookStats known = self.hooks.get(id(hook))
         cdef SessionStats session = self.session_of(caller)
@@ -588,11 +588,11 @@ cdef class SpanRegistry(Recording):
         return known
 
     def forget(self, hooks, caller=0):
-        """Lets hooks and their session go. Hooks of the same classes in a later session get the same names.
+        """Releases hooks and their session. Hooks with the same classes in a later session get the same names.
 
         Args:
           hooks: the hooks.
-          caller: number of the session or loop, whose fetches are let go too; 0 for none.
+          caller: number of the session or loop, whose fetches are also released, or 0 for none.
         """
         cdef HookStats known
         for hook in hooks:
@@ -605,7 +605,7 @@ cdef class SpanRegistry(Recording):
     # The runtime.
 
     cdef SpanStats runtime_stats(self, int64_t caller, object fetches, tuple names):
-        """The statistics of the runtime for a caller's fetches, in runs in which hooks with these keys fetch too."""
+        """Returns the runtime's statistics for a caller's fetches, in runs in which hooks with these keys also fetch."""
         cdef SessionStats session
         cdef SpanStats stats
         key = ((caller, fetches_key(fetches)), names)
@@ -614,7 +614,7 @@ cdef class SpanRegistry(Recording):
             session = self.session_of(caller)
             if len(self.runtime_stats_by_run) >= MAX_RUNTIME_STATS:
                 return session.other_runtime
-            # The fetches are kept: the id of an object that is gone may become another one's.
+            # The fetches are kept, because the id of a deleted object may be reused.
             stats = (
                 self.free_runtime_stats.pop() if self.free_runtime_stats
                 else self.new_stats(session, SESSION, RUNTIME, "")
@@ -627,7 +627,7 @@ cdef class SpanRegistry(Recording):
         return known[0]
 
     def note_values(self, tuple key, int values):
-        """Notes how many values a hook fetches in a run in which it fetches any.
+        """Records the number of values that a hook fetches in a run in which it fetches any.
 
         Args:
           key: the key of its `HookStats`.

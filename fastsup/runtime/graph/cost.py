@@ -1,7 +1,7 @@
-"""The cost of a step: the time of its operations, and the memory of its compiled plan.
+"""Estimates the cost of a step: the time of its operations, and the memory of its compiled plan.
 
-Shapes are what the estimate lives on. A dimension that isn't known before the step runs is treated as the size of the
-batches that the graph's datasets make, where it comes from there, and for a large one anywhere else.
+The estimate depends on shapes. A dimension that isn't known before the step runs is assumed to be the batch size of the
+graph's datasets if it comes from there, and otherwise to be large.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FREE = frozenset(
     }
 )  # fmt: skip
 _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
-# Position of the batch size among the inputs of a batching dataset.
+# Position of the batch size among a batching dataset's inputs.
 _BATCH_SIZE_INPUT = {
     "BatchDataset": 1,
     "BatchDatasetV2": 1,
@@ -36,7 +36,7 @@ _BATCH_SIZE_INPUT = {
     "ExperimentalMapAndBatchDataset": -3,
 }
 _FROM_DATASETS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
-# The number of their results doesn't depend on the number of their inputs.
+# The number of results of these doesn't depend on the number of their inputs.
 _RESIZING = ("Where", "Unique", "Tile", "Range", "Fill", "Ragged", "SparseFill", "Dynamic", "TensorArray", "TensorList")
 
 
@@ -50,14 +50,14 @@ class StepCost:
     def __init__(self, graph: ops.Graph) -> None:
         self._batch_size = _batch_size(graph)
         self._elements: dict[ops.Operation, list[float]] = {}
-        # Of operations whose results have a dimension that isn't known: what follows for it from the size of a batch.
+        # For operations whose results have an unknown dimension: its value derived from the batch size.
         self._rows: dict[ops.Operation, float] = {}
         for op in graph.get_operations():
             self._elements[op] = [self._elements_of(op, tensor) for tensor in op.outputs]
         self._secs: dict[ops.Operation, float] = {}
 
     def secs(self, op: ops.Operation) -> float:
-        """Seconds that an operation takes."""
+        """Returns the estimated seconds of an operation."""
         secs = self._secs.get(op)
         if secs is None:
             secs = self._secs[op] = 0.0 if op.type in _FREE else self._secs_of(op)
@@ -76,10 +76,10 @@ class StepCost:
         return sum(results or sources) / _ELEMENTS_PER_SEC
 
     def worth_of_parallelism(self, operations: Iterable[ops.Operation]) -> float:
-        """Seconds that running independent operations at once could save: all the work, less the longest chain of it.
+        """Returns the seconds that parallel execution could save: the total time minus the longest chain.
 
         Args:
-          operations: in the order of their creation.
+          operations: operations in creation order.
         """
         total = 0.0
         chain_ending_at: dict[ops.Operation, float] = {}
@@ -117,7 +117,7 @@ class StepCost:
         return known * rows
 
     def _rows_of(self, op: ops.Operation, sizes: list[int | None], known: float) -> float | None:
-        """The first dimension that isn't known, as far as it follows from the size of a batch."""
+        """Returns the unknown first dimension, as far as it follows from the batch size."""
         if op.type in _FROM_DATASETS:
             return None if sizes[0] is not None or self._batch_size is None else float(self._batch_size)
         if op.type.startswith(_RESIZING):
@@ -130,7 +130,7 @@ class StepCost:
 
 
 def _batch_size(graph: ops.Graph) -> int | None:
-    """The size of the largest batches that the graph's datasets make. None if there are none, or not all are known."""
+    """Returns the size of the largest batches of the graph's datasets, or None unless all are known."""
     sizes = [
         _constant(op.inputs[_BATCH_SIZE_INPUT[op.type]])
         for op in graph.get_operations()
@@ -154,17 +154,17 @@ def _constant(tensor: Any) -> int | None:
     return None if value is None else int(value)
 
 
-# Measured with TensorFlow 2.21, as the growth of the resident memory for each of 60 to 500 callables, after a run each.
-# A callable that runs next to nothing takes 28 kB. An operation of a training step of dense layers takes 1.8 kB, one of
-# a chain of elementwise operations 0.1. What stands in functions is copied for each call: 25 kB for a conditional with
-# one operation in each branch, 40 for a loop, 7 for a call of two operations.
+# Measured with TensorFlow 2.21, as the growth of the resident memory per callable, for 60 to 500 callables after one
+# run each. A callable that runs almost nothing takes 28 kB. An operation of a training step with dense layers takes 1.8
+# kB, and one of a chain of elementwise operations 0.1 kB. The contents of functions are copied for each call: 25 kB for
+# a conditional with one operation per branch, 40 kB for a loop, 7 kB for a call of two operations.
 _CALLABLE = 28 << 10
 _OPERATION = 2 << 10
 _IN_FUNCTION = 4 << 10
 
 
 def callable_bytes(operations: Iterable[ops.Operation]) -> int:
-    """An estimate of the bytes of a callable, rather too high than too low.
+    """Estimates the bytes of a callable, rather too high than too low.
 
     Args:
       operations: the callable's operations.

@@ -32,12 +32,12 @@ _CALLS_PROGRAM = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def has_effect(op: ops.Operation) -> bool:
-    """Whether an operation changes something that lasts longer than the run, or is seen outside of it."""
+    """Returns True if an operation changes something that outlives the run or is visible outside of it."""
     return not is_pure(op)
 
 
 def is_pure(op: ops.Operation) -> bool:
-    """Whether an operation may be run once more, on its own, without an effect."""
+    """Returns True if an operation may run once more, on its own, without an effect."""
     if op.type in FUNCTION_CALLS:
         return all(_is_pure_type(node.op) for node in nodes_of_functions(op))
     return _is_pure_type(op.type)
@@ -57,23 +57,23 @@ READS = frozenset(
     {"ReadVariableOp", "_ReadVariablesOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
      "IsVariableInitialized", "IsResourceInitialized", "DisableCopyOnRead"}
 )  # fmt: skip
-# Operations that hand a handle or reference on under another name.
+# Operations that pass a handle or reference on under another name.
 PASSES_ON = frozenset(
     {"Identity", "IdentityN", "RefIdentity", "Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
      "RefExit", "NextIteration", "RefNextIteration"}
 )  # fmt: skip
-# Low-level control flow, under which an operation can be skipped because something that it waits for was.
+# Low-level control flow, under which an operation can be skipped because an operation that it waits for was skipped.
 CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit",
                           "NextIteration", "RefNextIteration", "LoopCond"})  # fmt: skip
 
 
 def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bool:
-    """Whether a function, or one that it calls, may write something.
+    """Returns True if a function, or a function that it calls, may write something.
 
     Args:
       name: the function's name.
-      find: gives the definition of a function, or None if no function has that name.
-      seen: names of functions that needn't be looked at; those that are looked at are added.
+      find: function that returns the definition of a function by name, or None.
+      seen: names of functions that needn't be checked. The checked ones are added.
     """
     if name in seen:
         return False
@@ -98,15 +98,15 @@ def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bo
 
 
 def added_by_call(node: Any, places: list[int], find: Callable[[str], Any]) -> int:
-    """What a call adds to a variable, each time it is made.
+    """Returns the number that each run of a call adds to a variable.
 
     Args:
       node: the NodeDef of the call.
-      places: the positions of the variable's handle among the arguments of the call.
+      places: positions of the variable's handle among the call's arguments.
       find: as for `function_writes`.
 
     Returns:
-      The number; 0 if the function only reads the variable; UNKNOWN if it isn't one constant that is always added.
+      The number, 0 if the function only reads the variable, or UNKNOWN unless it always adds one constant.
     """
     names = list(named_functions(node))
     function = find(names[0]) if node.op in PLAIN_CALLS and len(names) == 1 else None
@@ -136,12 +136,12 @@ def added_by_call(node: Any, places: list[int], find: Callable[[str], Any]) -> i
 
 
 def _node_of(source: str) -> str:
-    """The name of the node, or of the argument, that an input of a function's node comes from."""
+    """Returns the name of the node or argument that an input of a function's node comes from."""
     return source.lstrip("^").split(":")[0]
 
 
 def _needed_for(nodes: dict[str, Any], sources: list[str]) -> set[str]:
-    """The names of the nodes of a function without which the sources aren't there."""
+    """Returns the names of a function's nodes that the sources need."""
     needed: set[str] = set()
     waiting = list(map(_node_of, sources))
     while waiting:
@@ -153,7 +153,7 @@ def _needed_for(nodes: dict[str, Any], sources: list[str]) -> set[str]:
 
 
 def _constant(nodes: dict[str, Any], source: str) -> int:
-    """The non-negative constant that an input of a function's node is, cast or not, or UNKNOWN."""
+    """Returns the non-negative constant that is an input of a function's node, cast or not, or UNKNOWN."""
     node = nodes.get(_node_of(source))
     while node is not None and node.op in ("Cast", "Identity"):
         node = nodes.get(_node_of(node.input[0]))
@@ -166,7 +166,7 @@ def _constant(nodes: dict[str, Any], source: str) -> int:
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 _TABLE_WRITERS = ("LookupTableInsert", "LookupTableImport", "LookupTableRemove")
-# They wait for what other processes, or the very thread that saves, will do: nothing may wait for them.
+# These wait for other processes, or for the saving thread itself, so nothing may wait for them.
 _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
 
 
@@ -175,14 +175,14 @@ class VariableAccess(enum.IntEnum):
 
     READS = 0
     WRITES = 1
-    # A checkpoint of variables: all of them between two steps.
+    # A checkpoint of variables, which must all be saved between two steps.
     SAVES = 2
-    # A checkpoint of values that are fed.
+    # A checkpoint of fed values.
     SAVES_COPIES = 3
 
 
 def access_of(operations: Iterable[ops.Operation]) -> VariableAccess:
-    """What running these operations does to variables."""
+    """Returns the access to variables of a run of these operations."""
     types = {op.type for op in operations}
     if types & _SAVES:
         return VariableAccess.SAVES if types & _VARIABLES else VariableAccess.SAVES_COPIES
@@ -192,13 +192,13 @@ def access_of(operations: Iterable[ops.Operation]) -> VariableAccess:
 
 
 def writes_variable(op: ops.Operation) -> bool:
-    """Whether an operation changes a variable or a table."""
+    """Returns True if an operation changes a variable or a table."""
     if op.type in READS or op.type in PASSES_ON:
         return False
     if op.type.startswith(_TABLE_WRITERS):
         return True
     if op.type in FUNCTION_CALLS:
-        # A conditional that reads the global step, for example.
+        # For example, a conditional that reads the global step.
         find = partial(_definition, op.graph)
         if not any(function_writes(name, find, set()) for name in named_functions(op.node_def)):
             return False
@@ -212,7 +212,7 @@ def writes_variable(op: ops.Operation) -> bool:
 
 
 def takes_reference(op: ops.Operation, tensor: Any) -> bool:
-    """Whether an operation takes the variable itself, not a copy of its value."""
+    """Returns True if an operation takes the variable itself instead of a copy of its value."""
     if tensor.dtype == dtypes.resource:
         return True
     if op.op_def is None:
@@ -230,7 +230,7 @@ def _definition(graph: Any, name: str) -> Any:
 
 
 def handle_source(tensor: Any) -> ops.Operation:
-    """The operation that produces a handle."""
+    """Returns the operation that produces a handle."""
     op: ops.Operation = tensor.op
     seen = set()
     while op.type in PASSES_ON and op.inputs and op not in seen:
@@ -239,7 +239,7 @@ def handle_source(tensor: Any) -> ops.Operation:
     return op
 
 
-# Types of operations that fail by no value that they get. An index, a label, a text and a matrix are such values.
+# Types of operations that don't fail because of input values. Indices, labels, texts and matrices can cause failures.
 _NEVER = """
 Abs Acos Acosh Add AddN AddV2 AdjustContrastv2 ApproximateEqual AsString Asin Asinh AssignAddVariableOp
 AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool AvgPoolGrad BatchMatMul BatchMatMulV2 BatchMatMulV3
@@ -262,8 +262,8 @@ Zeta _Arg
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"
-# These may fail because of some inputs: axes, sizes, indices. Constants and shapes are no such values: a step in which
-# they are wrong never runs.
+# These may fail because of some inputs: axes, sizes, indices. Constants and shapes aren't such inputs, because a step
+# in which they are wrong never runs.
 _BY_ALL_BUT_THE_FIRST = """
 All Any ArgMax ArgMin BroadcastTo Cumprod Cumsum EuclideanNorm ExpandDims Gather GatherNd GatherV2 MatrixBandPart
 MatrixDiagPartV3 MatrixDiagV3 Max Mean Min MirrorPad OneHot Pad PadV2 Prod Reshape ResizeBilinear
@@ -280,10 +280,10 @@ _FAIL_BY_INPUTS = {
     "ConcatV2": slice(-1, None),
     "StridedSliceGrad": slice(0, 4),
 }
-# These may fail by zeros, and by negative numbers, among integers.
+# These may fail for integers that are zero or negative.
 _FAIL_BY_INTEGERS = frozenset({"Div", "FloorDiv", "FloorMod", "Mod", "Pow", "TruncateDiv", "TruncateMod"})
-# The gradient of an embedding adds up in segments what its rows get. Their numbers are those of the look-up, which
-# fails before, or numbers of unique rows.
+# The gradient of an embedding adds up its rows in segments. The segment numbers come from the look-up, which fails
+# earlier, or are numbers of unique rows.
 _LOOKS_UP = ("Gather", "ResourceGather")
 _ADDS_UP = ("UnsortedSegment",)
 _SAME_NUMBERS = ("Cast", "ExpandDims", "Identity", "Reshape", "Squeeze")
@@ -293,11 +293,11 @@ _OPAQUE = ("resource", "variant")
 
 
 class CanFail:
-    """Returns whether an operation can fail. It must be asked of those before that the operation depends on.
+    """Determines if an operation can fail. Must be called first for the operations that it depends on.
 
     Args:
-      by_shapes: whether shapes that don't fit count. Else, what an operation does with shapes and constants alone
-        doesn't count.
+      by_shapes: Whether mismatched shapes count as failures. Otherwise, computations with only shapes and constants are
+        assumed not to fail.
     """
 
     def __init__(self, by_shapes: bool) -> None:
@@ -307,7 +307,7 @@ class CanFail:
         self._looked_up: set[ops.Operation] = set()
 
     def __call__(self, op: ops.Operation) -> bool:
-        """Whether an operation can fail."""
+        """Returns True if an operation can fail."""
         if op.type in _OF_SHAPES or (op.inputs and self._are_of_shapes(op.inputs) and is_pure(op)):
             self._of_shapes.add(op)
         if op.type.startswith(_LOOKS_UP):
@@ -345,11 +345,10 @@ def _source(tensor: Any) -> ops.Operation:
     return op
 
 
-# When an operation fails, TensorFlow's ordinary executor still runs all that doesn't depend on it: a counter, the
-# number of values of a metric. The single-threaded executor stops immediately. What it has run until then are the
-# operations that happen to be sorted before the one that fails, in an order that changes from graph to graph. The state
-# after such a step is that of the ordinary executor only if each operation with an effect runs before, or depends on,
-# what fails.
+# When an operation fails, TensorFlow's ordinary executor still runs everything that doesn't depend on it: a counter, or
+# the number of a metric's values. The single-threaded executor stops immediately. Until then, it has run the operations
+# that happen to be sorted before the failed one, in an order that differs between graphs. The state after such a step
+# equals the ordinary executor's only if each operation with an effect runs before the failed one, or depends on it.
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
 
@@ -357,10 +356,10 @@ Test = Callable[[ops.Operation], bool]
 
 
 def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
-    """Whether a step changes a variable that it may leave unchanged, or not, in the run that finds the input's end.
+    """Returns True if the run that finds the input's end may or may not change a variable, depending on the order.
 
-    A step that reads a dataset beyond its end fails with OutOfRangeError, which is how most evaluations end. The
-    variable that counts evaluations doesn't count: it isn't read after the end of the input.
+    A step that reads past the end of a dataset fails with OutOfRangeError, which is how most evaluations end. The
+    counter of evaluations is ignored, because it isn't read after the end of the input.
 
     Args:
       step: the operations of a graph's steps.
@@ -375,22 +374,22 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
 def unordered(
     operations: Iterable[ops.Operation], may_fail: Test, may_have_effect: Test
 ) -> Iterator[tuple[ops.Operation, ops.Operation, bool]]:
-    """The pairs of an operation with an effect and one that can fail of which neither depends on the other.
+    """Yields the pairs of an operation with an effect and one that can fail, if neither depends on the other.
 
-    An operation that calls a function makes a pair with itself if both can be in the function.
+    An operation that calls a function forms a pair with itself if both can be in the function.
 
     Args:
-      operations: operations, with all that they depend on.
-      may_fail: whether an operation can fail. It is asked of each operation after those that it depends on.
-      may_have_effect: whether an operation can have an effect.
+      operations: operations, including all that they depend on.
+      may_fail: function that returns True if an operation can fail. It is called for each operation after its sources.
+      may_have_effect: function that returns True if an operation can have an effect.
 
     Yields:
-      The one with the effect, the one that can fail, and whether the latter depends on all that can fail and that the
-      former depends on.
+      The operation with the effect, the one that can fail, and True if the latter depends on everything that can fail
+      and that the former depends on.
     """
     failing: list[ops.Operation] = []
     effects: list[ops.Operation] = []
-    # Bit masks: of `failing` and of `effects`, an operation itself and those that it depends on.
+    # Bit masks of `failing` and of `effects`: an operation itself and those that it depends on.
     upstream_failing: dict[ops.Operation, int] = {}
     upstream_effects: dict[ops.Operation, int] = {}
     for op in _in_order_of_dependence(operations):
@@ -420,7 +419,7 @@ def unordered(
 
 
 def _in_order_of_dependence(operations: Iterable[ops.Operation]) -> Iterator[ops.Operation]:
-    """Each operation after those that it depends on. Creation isn't such an order: of control inputs added later."""
+    """Sorts operations after those that they depend on. Creation order isn't enough for later added control inputs."""
     done: set[ops.Operation] = set()
     begun: set[ops.Operation] = set()
     for end in operations:

@@ -1,8 +1,8 @@
-"""A run's effect on the global step, proven from the graph.
+"""Determines a run's effect on the global step from the graph.
 
-In a local session a variable changes only by operations of the session's own graph. So where every operation that
-can write the global step is known, a run that reaches none of them leaves it alone, and a run that reaches one
-unconditional AssignAdd of a constant adds that constant. Whatever else a run reaches, its effect is unknown.
+In a local session, a variable changes only by operations of the session's own graph. If every operation that can write
+the global step is known, a run that reaches none of them doesn't change it, and a run that reaches one unconditional
+AssignAdd of a constant adds that constant. The effect of any other run is unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class GlobalStepWrites:
     """The operations of a finished graph that can write its global step.
 
     Args:
-      graph: the graph. Operations added later are not seen.
+      graph: the graph. Operations added later are ignored.
       variable: the global step.
     """
 
@@ -52,11 +52,11 @@ class GlobalStepWrites:
         self._added = {writer: self._constant_added(writer) for writer in self._descendants}
 
     def delta_of(self, elements: Iterable[Any], fed_tensors: Iterable[Any]) -> int:
-        """What one run adds to the global step: 0 if the run doesn't write it, UNKNOWN if that isn't known.
+        """Returns the number that a run adds to the global step, 0 if it doesn't write the step, or UNKNOWN.
 
         Args:
           elements: the tensors and operations that the run computes.
-          fed_tensors: the tensors that are fed.
+          fed_tensors: the fed tensors.
         """
         if not self._provable:
             return UNKNOWN
@@ -64,7 +64,7 @@ class GlobalStepWrites:
         reached = [writer for writer, after in self._descendants.items() if any(target in after for target in targets)]
         if not reached:
             return 0
-        # Feeding something in the middle of the graph may cut a writer off, or change what it adds.
+        # A feed in the middle of the graph may skip a writer, or change its increment.
         if len(reached) > 1 or any(tensor.op.type not in _PLACEHOLDERS for tensor in fed_tensors):
             return UNKNOWN
         return self._added[reached[0]]
@@ -98,7 +98,7 @@ class GlobalStepWrites:
         return writers
 
     def _names_of(self, variable: Any) -> list[Any] | None:
-        """Every tensor of the graph that is the variable's handle or reference."""
+        """Returns all tensors of the graph that are the variable's handle or reference, or None."""
         op = variable.op
         if op.type in ("VariableV2", "Variable"):
             return list(op.outputs)
@@ -113,17 +113,17 @@ class GlobalStepWrites:
         ]
 
     def _function_holds_variable(self, name: str) -> bool:
-        """Whether a function makes a handle of the variable for itself, instead of being given one."""
+        """Returns True if a function creates its own handle of the variable instead of taking one."""
         return any(
             node.op == "VarHandleOp" and (node.attr["shared_name"].s or node.name.encode()) == self._shared_name
             for node in self._functions[name].node_def
         )
 
     def _constant_added(self, op: ops.Operation) -> int:
-        """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
+        """Returns the non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
         context = op._get_control_flow_context()
         while context is not None and context.IsXLAContext():
-            context = context.outer_context  # A call that XLA compiles has one, and is made in any case.
+            context = context.outer_context  # A call that XLA compiles has one, and always runs.
         if context is not None:
             return UNKNOWN
         if op.type in FUNCTION_CALLS:
@@ -149,21 +149,21 @@ class GlobalStepWrites:
 
 
 def track_global_step(session: Any) -> Any:
-    """Has a session count its global step.
+    """Makes a session count its global step.
 
     Args:
       session: a `fastsup.Session`.
 
     Returns:
-      The variable; None where it can't be counted. There is none, others write it too (in a remote session), it is a
-      strategy's, or the graph may get another writer.
+      The variable, or None if it can't be counted: there is none, others also write it (in a remote session), it
+      belongs to a strategy, or the graph may get another writer.
     """
     if session.sess_str or not session.graph.finalized:
         return None
     try:
         variable = training_util.get_global_step(session.graph)
     except TypeError:
-        return None  # Another object of that name, such as the handle of a variable.
+        return None  # Another object with that name, such as the handle of a variable.
     if variable is None:
         return None
     if not isinstance(variable.op, ops.Operation):
@@ -174,12 +174,12 @@ def track_global_step(session: Any) -> Any:
 
 
 def resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
-    """What names a variable: operations that make a handle of the same one have it in common."""
+    """Returns the identity of a variable, which is equal for all operations that create its handle."""
     return op.get_attr("container"), op.get_attr("shared_name") or op.name.encode()
 
 
 def _reached_from(op: ops.Operation) -> set[ops.Operation]:
-    """The operations that can't run without this one, itself included."""
+    """Returns the operations that can't run without this one, including itself."""
     reached = set()
     waiting = [op]
     while waiting:
@@ -193,7 +193,7 @@ def _reached_from(op: ops.Operation) -> set[ops.Operation]:
 
 
 def _constant(op: ops.Operation) -> Any:
-    """The value of a constant, cast or not, else None. (tensor_util.constant_value() would make it unfeedable.)"""
+    """Returns a constant's value, cast or not, or None. tensor_util.constant_value() would make it unfeedable."""
     if op.type == "Const":
         return tensor_util.MakeNdarray(op.get_attr("value"))
     if op.type not in ("Cast", "Identity"):

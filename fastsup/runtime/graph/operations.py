@@ -1,4 +1,4 @@
-"""Which operations computing a tensor runs, and which of them call functions of the graph."""
+"""Finds the operations that a tensor depends on, and operations that call functions of the graph."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ _STATEFUL_CALLS = FUNCTION_CALLS - {"StatelessIf", "StatelessCase", "StatelessWh
 
 
 def function_defs(graph: ops.Graph) -> list[Any]:
-    """The functions of a graph, as FunctionDefs, from its list of them: serializing the graph costs by its size."""
+    """Returns a graph's functions as FunctionDefs. Reads its list, because serializing a large graph is slow."""
     return [function.cached_definition for function in graph._functions.values()]
 
 
 def types_in_functions(graph: ops.Graph) -> set[str]:
-    """The types of the operations in a graph's functions."""
+    """Returns the types of the operations in a graph's functions."""
     return {node.op for definition in function_defs(graph) for node in definition.node_def}
 
 
 def named_functions(node: Any) -> set[str]:
-    """The names of the functions that a NodeDef names."""
+    """Returns the names of the functions that a NodeDef names."""
     named = {value.func.name for value in node.attr.values() if value.HasField("func")}
     return named | {function.name for value in node.attr.values() for function in value.list.func}
 
 
 def called_functions(graph: ops.Graph, node: Any) -> set[str]:
-    """The same, of the graph's own functions alone."""
+    """Returns the names of the graph's own functions that a NodeDef names."""
     return {name for name in named_functions(node) if name in graph._functions}
 
 
 def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
-    """The nodes of all functions that an operation calls, and that those call."""
+    """Yields the nodes of all functions that an operation calls, directly or indirectly."""
     waiting, seen = [op.node_def], set[str]()
     while waiting:
         node = waiting.pop()
@@ -50,26 +50,26 @@ def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
 
 
 def calls_type(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
-    """Whether an operation calls a function that has an operation of a wanted type.
+    """Returns True if an operation calls a function with an operation of a wanted type.
 
     Args:
       op: the operation.
-      is_wanted: returns whether a type is wanted.
+      is_wanted: function that returns True for a wanted type.
     """
     return op.type in FUNCTION_CALLS and any(is_wanted(node.op) for node in nodes_of_functions(op))
 
 
 def sources_of(op: ops.Operation) -> list[ops.Operation]:
-    """The operations that an operation runs after: of its inputs and its control inputs."""
+    """Returns the operations of an operation's inputs and control inputs."""
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
 def upstream_operations(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
-    """Every operation that computing these tensors and operations may run.
+    """Returns every operation that may run to compute these tensors and operations.
 
     Args:
       elements: the tensors and operations.
-      feeds: tensors that are fed: what only they need isn't run.
+      feeds: fed tensors. Operations that only they need don't run.
     """
     found: set[ops.Operation] = set()
     fed = {id(tensor) for tensor in feeds}
@@ -84,12 +84,13 @@ def upstream_operations(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> s
 
 
 def outlive_callables(operations: Iterable[ops.Operation]) -> bool:
-    """Whether kernels of these operations refer to a callable that has run them, even once it is released.
+    """Returns True if kernels of these operations refer to a callable that has run them, even after it is released.
 
-    The runtime keeps the kernels of stateful operations as long as the session lives. Those that call functions know
-    them by the address of the callable's function library. A callable that was released would leave its address to
-    another one, and its functions: measured with TensorFlow 2.21, `If` and `While` then fail in the single-threaded
-    executor, or run another function. What a function calls may be inlined, so that counts as well.
+    The runtime keeps the kernels of stateful operations as long as the session exists. Kernels that call functions
+    identify them by the address of the callable's function library. After a callable is released, another one with
+    other functions may get its address. Measured with TensorFlow 2.21, `If` and `While` then fail in the
+    single-threaded executor, or run another function. Functions that a function calls may be inlined, so they count as
+    well.
     """
     return any(
         op.type in _STATEFUL_CALLS or calls_type(op, _STATEFUL_CALLS.__contains__)

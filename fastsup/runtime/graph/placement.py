@@ -1,4 +1,4 @@
-"""Which executors may run a step: by its devices, and by the threads that its conditionals hold."""
+"""Determines which executors may run a step, by its devices and by the threads that its conditionals block."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from fastsup.runtime.graph.operations import (
     nodes_of_functions,
 )
 
-# The placer puts these where the tensor is that they describe.
+# The placer puts these on the device of the tensor that they describe.
 _OF_METADATA = frozenset({"Shape", "Size", "Rank"})
 
 
 def check_one_device(
     operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str], remedy: str
 ) -> None:
-    """Refuses a step of the single-threaded executor that has operations on several devices.
+    """Refuses a step of the single-threaded executor with operations on several devices.
 
-    That executor runs one device's operations after the other's. An operation that waits for another device's
-    result there waits without an end.
+    That executor runs one device's operations after another's. An operation that needs another device's result would
+    wait forever.
 
     Args:
       operations: the operations of the step.
-      feeds: the tensors that are fed. Their values come from the first CPU device.
+      feeds: the fed tensors. Their values come from the first CPU device.
       devices: the names of the session's devices.
-      remedy: a sentence with the replacement for the executor.
+      remedy: a sentence with the alternative to the executor.
 
     Raises:
-      tf.errors.UnimplementedError: the step has operations on several devices.
+      tf.errors.UnimplementedError: If the step has operations on several devices.
     """
     found = devices_of_step(operations, feeds, devices)
     if len(found) > 1:
@@ -46,11 +46,11 @@ def check_one_device(
 
 
 def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError:
-    """The error for the single-threaded executor of a step on several devices.
+    """Returns the error for the single-threaded executor if a step is on several devices.
 
     Args:
-      places: what is on each of them, as a list for the message.
-      remedy: a sentence with the replacement for the executor.
+      places: the contents of each device, as a list for the message.
+      remedy: a sentence with the alternative to the executor.
     """
     return errors.UnimplementedError(
         None,
@@ -63,11 +63,11 @@ def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError
 def devices_of_step(
     operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]
 ) -> dict[str, str]:
-    """The devices of a step, as far as the graph says it, each with the first thing there, for a message.
+    """Returns the devices of a step, as far as the graph shows, each with its first element, for a message.
 
     Args:
       operations: the operations of the step.
-      values: the tensors that are fed, and those that are fetched. Their values are on the first CPU device.
+      values: the fed and fetched tensors. Their values are on the first CPU device.
       devices: the names of the session's devices.
     """
     placement = _Placement(devices)
@@ -81,11 +81,11 @@ def devices_of_step(
 
 
 def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]) -> bool:
-    """True if a step is on a single device.
+    """Returns True if a step is on a single device.
 
     Args:
       operations: the operations of the step.
-      values: the tensors that are fed and fetched. Their values are on the first CPU device.
+      values: the fed and fetched tensors. Their values are on the first CPU device.
       devices: the names of the session's devices.
     """
     if len(devices) == 1:
@@ -96,7 +96,7 @@ def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any],
 
 
 def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str]) -> bool:
-    """True if operations are only on the first CPU device, regardless of feeds and fetches.
+    """Returns True if operations are only on the first CPU device, regardless of feeds and fetches.
 
     Args:
       operations: the operations.
@@ -107,7 +107,7 @@ def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str])
 
 
 class _Placement:
-    """Where operations are placed, as far as the graph says it."""
+    """The placement of operations, as far as the graph shows."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self._by_type: dict[str, list[str]] = {}
@@ -123,8 +123,10 @@ class _Placement:
         return bool(self._others)
 
     def devices_of(self, op: ops.Operation) -> set[str]:
-        """The devices that an operation, and the functions that it calls, ask for. None of an operation that goes along
-        with others."""
+        """Returns the devices that an operation and the functions that it calls request.
+
+        An operation that is placed with others requests none.
+        """
         found = set()
         name = self._device_of(op)
         if name is not None:
@@ -154,11 +156,11 @@ class _Placement:
             return self._default(op_type)
         names = self._by_type.get(spec.device_type.upper(), [])
         name = f"/device:{spec.device_type.upper()}:{spec.device_index or 0}"
-        # Soft placement takes the CPU where there is no such device. Without it, TensorFlow refuses the step itself.
+        # Soft placement uses the CPU if there is no such device. Without it, TensorFlow refuses the step.
         return name if name in names else self.cpu
 
     def _default(self, op_type: str) -> str:
-        """Where an operation goes that asks for no device: to an accelerator that has a kernel for it."""
+        """Returns the device of an operation that doesn't request one: an accelerator that has a kernel for it."""
         for kind in self._others:
             if any(kernel.device_type == kind for kernel in kernels.get_registered_kernels_for_op(op_type).kernel):
                 return self._by_type[kind][0]
@@ -166,19 +168,19 @@ class _Placement:
 
 
 def _makes_values(op: ops.Operation) -> bool:
-    """Whether an operation without inputs makes values that the placer makes where they are needed."""
+    """Returns True for an operation without inputs whose values the placer computes where they are needed."""
     return not any(output.dtype == "resource" for output in op.outputs)
 
 
-# The single-threaded executor runs the chosen branch of a conditional in a thread of the inter-op pool. The thread of
-# the conditional waits for it. A conditional in a branch therefore takes a further thread. A step whose conditionals
-# are nested deeper than the pool has threads never ends (measured on TensorFlow 2.21).
+# The single-threaded executor runs the chosen branch of a conditional in a thread of the inter-op pool, and the
+# conditional's thread waits for it. A conditional in a branch therefore needs another thread. A step whose conditionals
+# are nested deeper than the pool has threads never ends (measured with TensorFlow 2.21).
 
 _WITH_BRANCHES = FUNCTIONAL_CONTROL_FLOW | PLAIN_CALLS
 
 
 def threads_held(operations: Iterable[ops.Operation]) -> dict[ops.Operation, int]:
-    """The largest number of threads that each operation with branches, or with a function, holds at a time.
+    """Returns the maximum number of threads that each operation with branches or a function blocks at a time.
 
     Args:
       operations: operations of one graph.
@@ -191,15 +193,15 @@ def threads_held(operations: Iterable[ops.Operation]) -> dict[ops.Operation, int
 
 
 def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str) -> None:
-    """Refuses a step of the single-threaded executor that would wait for a thread without an end.
+    """Refuses a step of the single-threaded executor that would wait for a thread forever.
 
     Args:
       operations: the operations of the step.
       config: the session's ConfigProto.
-      remedy: a sentence with the replacement for the executor.
+      remedy: a sentence with the alternative to the executor.
 
     Raises:
-      tf.errors.UnimplementedError: the conditionals are nested deeper than the inter-op pool has threads.
+      tf.errors.UnimplementedError: If the conditionals are nested deeper than the inter-op pool has threads.
     """
     threads = config.inter_op_parallelism_threads or _cores()
     for op, held in threads_held(operations).items():
@@ -213,7 +215,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
 
 
 def _cores() -> int:
-    """The number of processor cores that this process may use."""
+    """Returns the number of processor cores that this process may use."""
     # Not on macOS.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -226,13 +228,13 @@ class _Nesting:
         self._known: dict[tuple[str, bool], int] = {}
 
     def threads(self, nodes: Iterable[Any], held: int) -> int:
-        """The number of threads that some NodeDefs hold, with the ones that conditionals around them hold."""
+        """Returns the number of threads that NodeDefs block, including those of the conditionals around them."""
         return max((self._threads_of(node, held) for node in nodes if node.op in _WITH_BRANCHES), default=held)
 
     def _threads_of(self, node: Any, held: int) -> int:
         if node.op in PLAIN_CALLS and held:
             # The function isn't inlined there. TensorFlow's ordinary executor runs it, and its conditionals wait
-            # without a thread.
+            # without blocking a thread.
             return held + 1
         inside = held + (node.op in CONDITIONALS)
         names = called_functions(self._graph, node)
@@ -241,7 +243,7 @@ class _Nesting:
     def _threads_in(self, name: str, held: int) -> int:
         key = (name, bool(held))
         if key not in self._known:
-            self._known[key] = 0  # A function that calls itself adds nothing to its own nesting here.
+            self._known[key] = 0  # A recursive function adds nothing to its own nesting here.
             function = self._graph._functions[name].cached_definition
             inlined = held or not function.attr["_noinline"].b
             self._known[key] = self.threads(function.node_def, held) - held if inlined else 0

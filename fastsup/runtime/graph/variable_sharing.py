@@ -1,17 +1,18 @@
-"""Which values of variables a snapshot may share with the runtime, and which it must copy.
+"""Determines which values of variables a snapshot can share with the runtime, and which it must copy.
 
-A resource variable is copied on write: what has read it keeps the buffer, and the next operation that writes it takes
-a new one. So a snapshot of it can be its buffer. That is right, and free, for a variable that nothing but assignments
-write. There are four exceptions:
+A resource variable is copied on write: readers keep the buffer, and the next operation that writes it allocates a new
+one. A snapshot can therefore be the variable's buffer. This is correct and free for a variable that is written only by
+assignments. There are four exceptions:
 
-- An operation that adds to a variable, as optimizers do, has to copy it into new memory first if its buffer is kept.
-  That takes several times as long as a copy into memory that was used before, and the step waits for it.
+- An operation that adds to a variable, as optimizers do, must first copy the variable into new memory if its buffer is
+  kept. That takes several times as long as a copy into used memory, and the step waits for it.
 - A reference variable is written in place.
 - An operation that isn't TensorFlow's may write in place.
-- Operations on rows (a gather, a scatter, a sparse optimizer) have the variable copied when it is read, not when it is
-  written. `DisableCopyOnRead` undoes that, until the next such operation, which copies all of the variable if a value
-  of it is still kept. So a snapshot of it is read without a copy, copied, and let go: one copy, into memory
-  that was used before. A read that copies takes ten times as long, since it copies into new memory.
+- Operations on rows (a gather, a scatter, a sparse optimizer) make the variable be copied when it is read instead of
+when
+  it is written. `DisableCopyOnRead` reverses that until the next such operation, which copies the whole variable if one
+  of its values is still kept. A snapshot of the variable is therefore read without a copy, copied, and released: one
+  copy, into used memory. A read that copies takes ten times as long, because it copies into new memory.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, f
 __all__ = ["Snapshot", "add_reads_without_copy", "snapshot_of"]
 
 _HANDLE = "VarHandleOp"
-# What hands the value of a variable on as it is.
+# Operations that pass the value of a variable on unchanged.
 _SAME_VALUE = frozenset({"Identity"})
-# Operations that change the value they find start so.
+# Prefixes of operations that change an existing value.
 _UPDATES = ("AssignAdd", "AssignSub", "ResourceApply", "ResourceCountUpTo", "StatefulUniform", "RngSkip")
-# Operations on rows start so.
+# Prefixes of operations on rows.
 _ROWS = ("ResourceGather", "ResourceScatter", "ResourceSparseApply", "ResourceStridedSliceAssign")
 _READS_WITHOUT_COPY = "DisableCopyOnRead"
 
@@ -41,12 +42,12 @@ Identity = tuple[bytes, bytes]
 
 
 class Snapshot(NamedTuple):
-    """How the values of tensors are kept as they are at one moment.
+    """How the values of tensors are kept at one moment.
 
     Args:
-      shared: for each tensor, whether the value may go on sharing the runtime's memory.
-      before: operations to run before the tensors are computed. They have values that are copied afterwards read
-        without a copy of the runtime's own.
+      shared: for each tensor, whether the value can share the runtime's memory.
+      before: operations to run before the tensors are computed. With them, values that are copied afterwards are read
+        without a copy by the runtime.
     """
 
     shared: list[bool]
@@ -54,12 +55,12 @@ class Snapshot(NamedTuple):
 
 
 def snapshot_of(graph: ops.Graph, tensors: Iterable[Any], is_remote: bool = False) -> Snapshot:
-    """Decides how the values of tensors are kept.
+    """Determines how the values of tensors are kept.
 
     Args:
       graph: the graph; any of its operations may run while the values are kept.
       tensors: the tensors that a Saver writes.
-      is_remote: whether other processes run steps on the variables, at any time.
+      is_remote: Whether other processes may run steps on the variables at any time.
 
     Returns:
       A `Snapshot`.
@@ -68,7 +69,7 @@ def snapshot_of(graph: ops.Graph, tensors: Iterable[Any], is_remote: bool = Fals
     uses = _uses(graph, {resource_identity(handle) for handle in handles if handle is not None})
     before = [use.read_without_copy for use in uses.values() if use.has_rows and use.read_without_copy]
     if is_remote:
-        # Their operations on rows would copy what is read without a copy.
+        # Their operations on rows would copy a value that is read without a copy.
         before = []
     of_tensors = [None if handle is None else uses[resource_identity(handle)] for handle in handles]
     return Snapshot([use is not None and use.is_shared(is_remote) for use in of_tensors], before)
@@ -78,7 +79,8 @@ def add_reads_without_copy(graph: ops.Graph) -> None:
     """Adds the operations that `Snapshot.before` needs, for variables with operations on rows.
 
     Args:
-      graph: the graph, with all of these operations. Nothing is added to a finalized graph: snapshots then cost more.
+      graph: the graph, with all of these operations. Nothing is added to a finalized graph, and snapshots then cost
+        more.
     """
     if graph.finalized:
         return
@@ -93,7 +95,7 @@ def add_reads_without_copy(graph: ops.Graph) -> None:
 
 
 class _Use:
-    """How the operations of a graph use one variable."""
+    """The use of one variable by the operations of a graph."""
 
     def __init__(self) -> None:
         self.has_rows = False
@@ -102,7 +104,7 @@ class _Use:
         self.read_without_copy: ops.Operation | None = None
 
     def is_shared(self, is_remote: bool) -> bool:
-        """Whether a value that is read is kept as it is. Where the read has made a copy, that is kept."""
+        """Returns True if a read value is kept unchanged. If the read has made a copy, the copy is kept."""
         if self.has_rows:
             return not self.is_foreign and not is_remote and self.read_without_copy is None
         return not self.is_foreign and not self.is_copied_on_write
@@ -117,14 +119,14 @@ class _Use:
 
 
 def _is_tensorflows(op_type: str) -> bool:
-    """Whether an operation is TensorFlow's own. Those of other libraries may write in place what others still read."""
+    """Returns True for TensorFlow's operations. Other libraries' may write in place while others still read."""
     from tensorflow import raw_ops
 
     return hasattr(raw_ops, op_type)
 
 
 def _variable_read_by(tensor: Any) -> ops.Operation | None:
-    """The handle of the resource variable whose value a tensor is; None for any other tensor."""
+    """Returns the handle of the resource variable that a tensor has the value of, or None for other tensors."""
     op = tensor.op
     while op.type in _SAME_VALUE and op.inputs:
         op = op.inputs[0].op
@@ -151,10 +153,10 @@ def _uses(graph: ops.Graph, wanted: set[Identity]) -> Mapping[Identity, _Use]:
             use.note(op.type)
             if op.type == _READS_WITHOUT_COPY:
                 use.read_without_copy = op
-            # A function that is given the handle may do with it whatever it does with any handle.
+            # A function that gets the handle may do anything with it.
             for op_type in _types_in(called_functions(graph, op.node_def), functions):
                 use.note(op_type)
-    # A function may make a handle of a variable for itself.
+    # A function may create its own handle of a variable.
     for function in functions.values():
         for node in function.node_def:
             if node.op == _HANDLE:
@@ -182,7 +184,7 @@ def _users(handle: ops.Operation) -> Iterator[ops.Operation]:
 
 
 def _types_in(names: Iterable[str], functions: Mapping[str, Any]) -> set[str]:
-    """The types of the operations with inputs that functions run, those of functions that they call included."""
+    """Returns the types of operations with inputs in functions, including the functions that these call."""
     types: set[str] = set()
     waiting, seen = list(names), set(names)
     while waiting:

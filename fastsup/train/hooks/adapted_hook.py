@@ -1,4 +1,4 @@
-"""AdaptedHook: has a session call a hook of step loops."""
+"""AdaptedHook, with which a session calls a hook of step loops."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["AdaptedHook", "SessionLoop"]
 
 
 class SessionLoop(DrivenLoop):
-    """The loop that a loop hook gets in a session: it counts the session's runs as steps.
+    """The loop that a loop hook sees in a session. It counts the session's runs as steps.
 
     In an evaluation, and in a graph without a global step, the global step is the number of runs.
 
     Attributes:
       session: the session, to run other operations in.
-      evaluates: whether the steps are batches of an evaluation.
-      result_step: global step after the run that `result` is of, or None.
+      evaluates: Whether the steps are batches of an evaluation.
+      result_step: global step after the run that `result` belongs to, or None.
     """
 
     def __init__(self, hook: LoopHook, evaluates: bool) -> None:
@@ -40,7 +40,7 @@ class SessionLoop(DrivenLoop):
         self.stop_requested: bool = False
         self._coordinator: Any = None
         self._ends: list[Any] = []
-        # Hooks of loops that end the session, and the global step from which they count.
+        # Loop hooks that end the session, and the global step from which they count.
         self._loop_ends: list[LoopHook] = []
         self._first_step = 0
 
@@ -69,19 +69,19 @@ class SessionLoop(DrivenLoop):
 
 
 class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """A session-run hook that calls a hook of step loops in the steps in which that hook is due.
+    """A session-run hook that calls a step-loop hook in the steps in which it is due.
 
-    fastsup's sessions make one for each `fastsup.core.Hook` that they are given. TensorFlow's own sessions call it in
-    every step: it finds out whether the hook is due.
+    fastsup's sessions create one for each `fastsup.core.Hook` that they are given. TensorFlow's own sessions call it in
+    every step, and it determines whether the hook is due.
 
-    A hook belongs to one session at a time. Its `begin` is called before the session's first run. After a failed run,
-    and `on_error`, it is called again before the next one.
+    A hook belongs to one session at a time. Its `begin` is called before the session's first run. After a failed run
+    and `on_error`, `begin` is called again before the next run.
 
     Args:
       hook: the `fastsup.core.Hook`.
 
     Raises:
-      TypeError: `hook` is another object.
+      TypeError: If `hook` is another object.
     """
 
     def __init__(self, hook: LoopHook) -> None:
@@ -89,18 +89,18 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             raise TypeError(f"hook must be a fastsup.core.Hook, got {hook!r}.")
         for warning in misspelt_callbacks(hook, LoopHook):
             logging.warning("%s", warning)
-        #: The hook that is adapted. A `StepLoop` that is given this object takes it.
+        #: The adapted hook. A `StepLoop` that gets this object uses it.
         self.loop_hook = hook
         self._loop = SessionLoop(hook, False)
         self._global_step_tensor: Any = None
-        # Runs of this session, and the global step after the last of them that this hook was called in.
+        # Number of this session's runs, and the global step after the last run in which this hook was called.
         self._runs = 0
         self._has_begun = False
-        # Whether the session calls it only in the runs in which it may be due, and whether that schedule is one of a
-        # hook that fetches.
+        # Whether the session calls it only in runs in which it may be due, and whether the schedule is for a hook with
+        # fetches.
         self._is_skipped = False
         self._is_for_fetches = False
-        # Runs of several threads are serialized. The hook may run the session itself.
+        # Serializes the runs of several threads. The hook may run the session itself.
         self._lock = threading.RLock()
 
     @property
@@ -128,7 +128,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._loop._loop_ends = [hook.loop_hook for hook in hooks if isinstance(hook, AdaptedHook)]
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Gets ready for the runs of a session."""
+        """Prepares for the runs of a session."""
         self._give_up(RuntimeError("The session was replaced with another one."))
         self._runs = 0
         self._is_skipped = False
@@ -137,13 +137,13 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._reschedule()
 
     def before_run(self, run_context: Any) -> Any:
-        """Requests the hook's fetches, if it may be due."""
+        """Requests the hook's fetches if it may be due."""
         hook = self.loop_hook
         may_be_due = self._is_skipped and self._has_begun
         if not self._has_begun:
             with self._lock:
                 self._begin_loop(run_context.session)
-        # A session that skips it in runs calls it when it may be due.
+        # A session that skips runs calls this hook when it may be due.
         request = {}
         if hook.fetches is not None and (may_be_due or hook._is_due(self._loop.steps, self._loop.global_step + 1)):
             request["value"] = hook.fetches
@@ -161,7 +161,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         self._reschedule()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Calls the hook, if it is due."""
+        """Calls the hook if it is due."""
         results = run_values.results
         with self._lock:
             self._after_run(run_context, results if isinstance(results, dict) else {"step": results})
@@ -186,7 +186,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             run_context.request_stop()
 
     def end(self, session: Any) -> None:
-        """Ends the hook, with the current global step."""
+        """Calls the hook's `end` with the current global step."""
         if self._has_begun:
             self._has_begun = False
             step = self._runs if self._global_step_tensor is None else self._loop.global_step
@@ -197,14 +197,14 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             self.loop_hook.end(self._loop)
 
     def on_error(self, run_context: Any, exception: BaseException) -> None:
-        """Reports the error to the hook, once."""
+        """Reports the error to the hook once."""
         self._give_up(exception)
 
     def _before_close(self) -> None:
         self._give_up(sys.exc_info()[1] or RuntimeError("The session was closed before its end."))
 
     def _give_up(self, error: BaseException) -> None:
-        """Calls `on_error` of a started hook, whose `end` won't be called."""
+        """Calls `on_error` of a hook that was started and whose `end` won't be called."""
         if self._has_begun:
             self._has_begun = False
             self._reschedule()
@@ -229,7 +229,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         else:
             self._decide_after_run(on_true_step=True)
         if hook.next_time is not None:
-            # The session goes by the time of day.
+            # The session uses the time of day.
             self.due_at_time(now() + hook.next_time - steady())
         runs = [hook.next_run]
         if self._global_step_tensor is None:

@@ -1,5 +1,4 @@
-"""Shared parts of the standard hooks: base classes, interval checks, timers, tests for log readers and other
-threads."""
+"""Shared parts of the standard hooks: base classes, interval checks, timers, detection of log readers and threads."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["GlobalStepHook", "NextStepHook", "TriggerRace", "check_one_interval", "compiled_timer", "info_is_read"]
 
-# TensorFlow's class, whatever a program binds under its name later.
+# TensorFlow's class, even if a program replaces its name later.
 _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
 
 
 def check_one_interval(**intervals: Any) -> None:
-    """Refuses an interval that isn't a number. Warns of one that is likely a mistake, which TensorFlow accepts too.
+    """Refuses an interval that isn't a number. Warns about likely mistakes that TensorFlow accepts.
 
-    TensorFlow's constructor refuses both intervals, or neither.
+    TensorFlow's constructor refuses both intervals or neither.
     """
     given = {name: value for name, value in intervals.items() if value is not None}
     if len(given) == 1:
@@ -57,7 +56,7 @@ class GlobalStepHook(ScheduledHook):
         """Finds the global step of the graph.
 
         Raises:
-          RuntimeError: the graph has no global step.
+          RuntimeError: If the graph has no global step.
         """
         self._require_global_step()
         super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
@@ -67,13 +66,13 @@ class GlobalStepHook(ScheduledHook):
         return self._global_step_tensor is step_read
 
     def _step_after_run(self, session: Any) -> Any:
-        """Returns the global step after the run: the session's count if it has one, else the step that it reads."""
+        """Returns the global step after the run: the session's count if there is one, otherwise a fresh read."""
         step = self.counted_step
         return session.run(self._global_step_tensor) if step is None else step
 
 
 class NextStepHook(GlobalStepHook):
-    """Base of the hooks that decide before a run, on the step that they predicted after the previous run."""
+    """Base of the hooks that decide before a run, based on the step that they predicted after the previous run."""
 
     _next_step: Any
     _timer: Any
@@ -86,7 +85,7 @@ class NextStepHook(GlobalStepHook):
         if not self._counts(step_read) or not self._due_with_timer(self._timer):
             return False
         if self.next_step is not None and self._next_step >= self.next_step:
-            # The previous run added so much to the step that the hook is due now.
+            # The previous run increased the step so much that the hook is due now.
             self.due_every_run()
         return True
 
@@ -99,7 +98,7 @@ _info = logging.info
 
 
 def info_is_read() -> bool:
-    """Returns True if the logger keeps lines at INFO, or if a program has replaced `tf.compat.v1.logging.info`.
+    """Returns True if the logger keeps INFO lines, or if a program has replaced `tf.compat.v1.logging.info`.
 
     Formatting a line costs more than a short step.
     """
@@ -107,9 +106,9 @@ def info_is_read() -> bool:
 
 
 class TriggerRace:
-    """Detects whether another thread has already written the values that both fetched for the same trigger.
+    """Detects whether another thread already wrote the values that both threads fetched for the same trigger.
 
-    A hook in TensorFlow's protocol keeps its decision from `before_run` in its own attributes. Other threads' runs
+    A hook with TensorFlow's protocol stores its decision from `before_run` in its attributes. Other threads' runs
     change these before `after_run` is called.
 
     Attributes:
@@ -131,5 +130,5 @@ class TriggerRace:
         self._thread = get_ident()
 
     def is_another(self, asked_after: int) -> bool:
-        """True if another thread has written since a request. A hook that is in a session twice writes twice."""
+        """Returns True if another thread wrote after a request. A hook that is in a session twice writes twice."""
         return self._writes != asked_after and self._thread != get_ident()

@@ -1,4 +1,4 @@
-"""CheckpointSaverHook: saves checkpoints, while the step waits or in the background."""
+"""CheckpointSaverHook, which saves checkpoints while the step waits or in the background."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from fastsup.train.hooks.bases import GlobalStepHook, check_one_interval, compil
 
 __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 
-# TensorFlow's class, whatever a program binds under its name later.
+# TensorFlow's class, even if a program replaces its name later.
 TFCheckpointSaverHook: Any = tf_hooks.CheckpointSaverHook
 
 
 class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
-    """Saves a checkpoint after the session is made, then every N seconds or steps, and at the end.
+    """Saves a checkpoint after the session is created, then every N seconds or steps, and at the end.
 
     Args:
       checkpoint_dir: directory of the checkpoints.
-      save_secs: seconds between two checkpoints; or
-      save_steps: global steps between two checkpoints. Exactly one of the two.
-      saver: `tf.compat.v1.train.Saver` to use; or
+      save_secs: seconds between two checkpoints. Specify either this or `save_steps`.
+      save_steps: global steps between two checkpoints.
+      saver: `tf.compat.v1.train.Saver` to use. Exclusive with `scaffold`.
       scaffold: `Scaffold` whose saver to use. With neither, the graph's only saver is used.
       checkpoint_basename: base name of the files.
       listeners: `CheckpointSaverListener` objects, called before and after each save.
-      save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
-      async_save: whether training continues while a checkpoint is written. A snapshot of the variables is made between
+      save_graph_def: Whether to also write the graph (`graph.pbtxt`, and a `.meta` file for each checkpoint).
+      async_save: Whether training continues while a checkpoint is written. A snapshot of the variables is taken between
         two steps, and a thread writes it. The next step raises the errors of the write, and calls the listeners'
-        `after_save`. The last checkpoint is written before `end` returns. The snapshot needs memory.
+        `after_save`. The last checkpoint is written before `end` returns. The snapshot needs additional memory.
 
     Raises:
-      TypeError: an interval isn't a number, or `checkpoint_dir` isn't a path.
-      ValueError: both or neither of `save_secs` and `save_steps` were given, or both `saver` and `scaffold`.
+      TypeError: If an interval isn't a number, or `checkpoint_dir` isn't a path.
+      ValueError: If both or neither of `save_secs` and `save_steps` are given, or both `saver` and `scaffold`.
     """
 
     _NAME = "CheckpointSaverHook"
@@ -74,11 +74,11 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         )
         self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
-        # Whether a monitored session calls this hook's `end` after all other hooks' `end`.
+        # A monitored session calls this hook's `end` after all other hooks' `end`.
         self._ends_last = _ends_last
         self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
-        # True from the begin of a save that fails, or of which a listener's before_save does, until the next one is
-        # written: `end` makes up for it.
+        # True from the start of a save that fails, or whose `before_save` listener fails, until the next successful
+        # save. `end` repeats the save if necessary.
         self._save_failed = False
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False
@@ -131,7 +131,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         super().after_run(run_context, run_values)
 
     def end(self, session: Any) -> None:
-        # A background write would have to be waited for here.
+        # Here, a background write would have to be waited for anyway.
         async_save, self._async_save = self._async_save, False
         try:
             ends = [self._finish_background_write, self._save_last]
@@ -140,7 +140,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             self._async_save = async_save
 
     def _save_last(self, session: Any) -> None:
-        """Saves the last step, unless it is saved, and calls the `end` of each listener."""
+        """Saves the last step unless it is already saved, and calls the listeners' `end`."""
         step = session.run(self._global_step_tensor)
         # The timer also counts a failed save.
         if self._save_failed or step != self._timer.last_triggered_step():
@@ -190,7 +190,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         return step is not None and self._announce_checkpoint(session, step)
 
     def _wait_for_write(self, session: Any) -> Any:
-        """Returns the step of a background write whose listeners are to be called; None if there is none."""
+        """Returns the step of a background write whose listeners must be called, or None."""
         return self._checkpoint_writer.finish()
 
     def _announce_checkpoint(self, session: Any, step: Any) -> bool:
@@ -200,7 +200,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         return call_after_save(self._listeners, session, step)
 
     def _before_close(self) -> None:
-        # Training may have failed: the session is closed only after the last checkpoint is on the disk.
+        # Training may have failed, so the session is closed only after the last checkpoint is on the disk.
         if self._checkpoint_writer.wait_and_log():
             self._set_written(False)
 
@@ -208,13 +208,13 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         if self._written:
             self.due_every_run()
             return True
-        # TensorFlow's hook decides on the step after the run: without a number of steps per run it assumes a million.
+        # TensorFlow's hook decides on the step after the run. Without a number of steps per run, it assumes a million.
         self._decide_after_run(on_true_step=True)
         return self._counts(step_read) and self._due_with_timer(self._timer)
 
 
 def _current_step(session: Session, graph: ops.Graph, step_read: Any) -> Any:
-    """Reads the global step: from the variable itself, or if that isn't initialized by the guarded and slower read."""
+    """Reads the global step from the variable, or with the slower guarded read if the variable isn't initialized."""
     variable = training_util.get_global_step(graph)
     if variable is None or step_read is not training_util._get_global_step_read(graph):
         return session.run(step_read)
@@ -223,5 +223,5 @@ def _current_step(session: Session, graph: ops.Graph, step_read: Any) -> Any:
     except errors.FailedPreconditionError:
         return session.run(step_read)
     if graph.finalized:
-        session._read_step_directly(variable)  # The other hooks read it too.
+        session._read_step_directly(variable)  # This also speeds up the other hooks.
     return step

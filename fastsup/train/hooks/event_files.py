@@ -26,16 +26,16 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
     """Writes summaries every N steps or seconds.
 
     Args:
-      save_steps: global steps between two summaries; or
-      save_secs: seconds between two summaries. Exactly one of the two.
-      output_dir: directory of the event file; or
+      save_steps: global steps between two summaries. Specify either this or `save_secs`.
+      save_secs: seconds between two summaries.
+      output_dir: directory of the event file. Exclusive with `summary_writer`.
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
-      scaffold: `Scaffold` whose `summary_op` to fetch; or
-      summary_op: string tensor with a serialized Summary, or a list of such tensors. Exactly one of the two.
+      scaffold: `Scaffold` whose `summary_op` to fetch. Specify either this or `summary_op`.
+      summary_op: string tensor with a serialized Summary, or a list of such tensors.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of a pair were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither arguments of a pair are given.
     """
 
     _NAME = "SummarySaverHook"
@@ -103,21 +103,21 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
 
 
 class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
-    """Measures the global steps per second, and writes them to the log and to an event file (tag `global_step/sec`).
+    """Measures the global steps per second, and writes them to the log and an event file (tag `global_step/sec`).
 
     Args:
-      every_n_steps: global steps between two measurements; or
-      every_n_secs: seconds between two measurements. Exactly one of the two.
-      output_dir: directory of the event file; or
+      every_n_steps: global steps between two measurements. Specify either this or `every_n_secs`.
+      every_n_secs: seconds between two measurements.
+      output_dir: directory of the event file. Exclusive with `summary_writer`.
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of `every_n_steps` and `every_n_secs` were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither of `every_n_steps` and `every_n_secs` are given.
     """
 
     _NAME = "StepCounterHook"
-    # TensorFlow warns of a stalled global step five times in a process.
+    # TensorFlow warns about a stalled global step five times per process.
     _STALL_REPORTS = 5
     _schedule_reads = frozenset({"_timer", "_global_step_tensor", "_steps_per_run"})
     _last_global_step: Any
@@ -166,7 +166,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
         self._buffers_summaries = True
         if self._stalls < self._STALL_REPORTS:
             self._watch_stall()
-        # A program may have set several steps per run: the hook then needs the true step.
+        # A program may have set several steps per run. The hook then needs the true step.
         self._decide_after_run(on_true_step=self._steps_per_run != 1)
         return self._counts(step_read) and self._due_with_timer(self._timer)
 
@@ -178,15 +178,15 @@ class ProfilerHook(NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     """Writes a Chrome trace (`timeline-<step>.json`) every N steps or seconds.
 
     Args:
-      save_steps: global steps between two traces; or
-      save_secs: seconds between two traces. Exactly one of the two.
-      output_dir: directory of the traces. Defaults to the current one.
-      show_dataflow: whether arrows connect the producers and consumers of tensors.
-      show_memory: whether the trace shows the sizes and lifetimes of tensors.
+      save_steps: global steps between two traces. Specify either this or `save_secs`.
+      save_secs: seconds between two traces.
+      output_dir: directory of the traces. Defaults to the current directory.
+      show_dataflow: Whether to draw arrows from producers to consumers of tensors.
+      show_memory: Whether to show the sizes and lifetimes of tensors.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both or neither of `save_steps` and `save_secs` were given.
+      TypeError: If an interval isn't a number.
+      ValueError: If both or neither of `save_steps` and `save_secs` are given.
     """
 
     _NAME = "ProfilerHook"
@@ -203,7 +203,7 @@ class ProfilerHook(NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
         show_memory: bool = False,
     ) -> None:
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
-        SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before any file is made.
+        SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before any file is created.
         super().__init__(save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = compiled_timer(self._timer)
 

@@ -1,4 +1,4 @@
-"""ProgressHook: shows the progress of a session, as a bar in a terminal or as lines in any other stream."""
+"""ProgressHook, which shows the progress of a session as a bar in a terminal, or as lines in other streams."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fastsup.train.hooks.adapted_hook import AdaptedHook, SessionLoop
 
 __all__ = ["ProgressHook", "hooks_with_progress"]
 
-# Seconds after which fetched numbers are so old that the last step shows them with the step that they are of.
+# Seconds after which fetched numbers are so old that the last line shows them with their own step.
 _FRESH_SECS = 1.0
 
 
 class _SessionProgress(LoopProgressHook):
-    """Shows the tensors that the session fetches, which the last step may be later than."""
+    """Shows the tensors that the session fetches, which may belong to an earlier step than the last one."""
 
     def _numbers(self, loop: Any) -> str:
         if not isinstance(loop, SessionLoop):
@@ -35,20 +35,21 @@ class _SessionProgress(LoopProgressHook):
 class ProgressHook(AdaptedHook):
     """Shows the global step, the rate of steps, tensors and the remaining time.
 
-    In a terminal the hook shows a bar, if rich is installed; elsewhere it writes a line every ten seconds. In an
-    evaluation it counts batches. The end is the session's `StopAtStepHook`'s, or the evaluation's number of batches. If
-    the session has neither, and in TensorFlow's sessions, the hook shows no end unless `total` is given.
+    In a terminal, the hook shows a bar if rich is installed. Otherwise it writes a line every ten seconds. In an
+    evaluation, it counts batches. The end comes from the session's `StopAtStepHook`, or from the evaluation's number of
+    batches. In other sessions and in TensorFlow's, pass `total` to show an end.
 
     Args:
-      tensors: scalars to show, such as the loss: a dictionary from names to tensors, or an iterable of tensors; tensors
-        may be given by name. The runs that update the display fetch them. A `StepLoop` doesn't show them.
-      total: global step at which training ends; in an evaluation the number of batches. None: the session's end.
-      every_secs: seconds between two updates. None: 0.1 for a bar, 10 for lines.
-      file: text stream to write to. None: `sys.stderr`.
+      tensors: scalars to show, such as the loss: a dictionary from names to tensors, or an iterable of tensors. A
+        tensor can also be given by name. The runs that update the display fetch the tensors. A `StepLoop` doesn't show
+        them.
+      total: global step at which training ends, or number of batches in an evaluation. Defaults to the session's end.
+      every_secs: seconds between two updates. If None, 0.1 for a bar and 10 for lines.
+      file: text stream to write to. If None, `sys.stderr`.
 
     Raises:
-      ValueError: `every_secs` or `total` isn't positive.
-      TypeError: `tensors` aren't tensors, `every_secs` isn't a number, `total` isn't an integer, or `file` isn't a
+      ValueError: If `every_secs` or `total` isn't positive.
+      TypeError: If `tensors` aren't tensors, `every_secs` isn't a number, `total` isn't an integer, or `file` isn't a
         stream.
     """
 
@@ -73,7 +74,7 @@ class ProgressHook(AdaptedHook):
 
 
 def _by_name(tensors: Any) -> dict[str, Any]:
-    """Returns a dictionary from the names to show to the tensors."""
+    """Returns a dictionary from the displayed names to the tensors."""
     if tensors is None:
         return {}
     if isinstance(tensors, Mapping):

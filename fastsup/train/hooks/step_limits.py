@@ -1,4 +1,4 @@
-"""The standard hooks that start and end training at a global step: GlobalStepWaiterHook, StopAtStepHook."""
+"""The standard hooks for a start and end at a global step: GlobalStepWaiterHook and StopAtStepHook."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LOG_STEPS = 1000
 
 
 class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # type: ignore[misc]
-    """Delays the first run until the global step has reached a step, or until a signal ends the session.
+    """Delays the first run until training reaches a global step, or until a signal ends the session.
 
     Args:
-      wait_until_step: global step to wait for; 0 or less for no wait.
+      wait_until_step: global step to wait for. If 0 or less, doesn't wait.
     """
 
     _schedule_reads = frozenset({"_worker_is_started"})
@@ -45,7 +45,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
         logged_step = 0
         while True:
             step = run_context.session.run(self._global_step_tensor)
-            # The session raises a signal at the end of a run.
+            # The session raises the signal's exception at the end of a run.
             if step >= self._wait_until_step or stop_signals.received() or not self._keeps_waiting(run_context, step):
                 return
             if step - logged_step > _LOG_STEPS:
@@ -58,7 +58,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
             time.sleep(_POLL_SECS)
 
     def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
-        """Returns True to keep waiting although training is only at this step. Subclasses may end the wait."""
+        """Returns True to continue waiting at this step. A subclass may end the wait."""
         return True
 
     def _schedule(self, run: int, step_read: Any) -> bool:
@@ -72,15 +72,15 @@ _NEVER = 2**63 - 1
 
 
 class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
-    """Requests a stop once the global step has reached a step.
+    """Requests a stop once training reaches a global step.
 
     Args:
-      num_steps: global steps to train after the session was made; or
-      last_step: global step to stop at. Exactly one of the two.
+      num_steps: global steps to train after the session is created. Specify either this or `last_step`.
+      last_step: global step at which to stop.
 
     Raises:
-      ValueError: both or neither of `num_steps` and `last_step` were given.
-      TypeError: it isn't a number.
+      ValueError: If both or neither of `num_steps` and `last_step` are given.
+      TypeError: If the given one isn't a number.
     """
 
     _NAME = "StopAtStepHook"
@@ -96,11 +96,11 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
 
     @property
     def loop_hook(self) -> LoopStopAtStepHook:
-        """The hook that a `StepLoop` takes in the place of this one.
+        """The hook that a `StepLoop` uses instead of this one.
 
         Raises:
-          AttributeError: a subclass overrides a callback, which that hook wouldn't call.
-          TypeError: the step isn't an integer.
+          AttributeError: If a subclass overrides a callback, which the other hook wouldn't call.
+          TypeError: If the step isn't an integer.
         """
         kind = type(self)
         if (kind.before_run, kind.after_run) != (StopAtStepHook.before_run, StopAtStepHook.after_run):

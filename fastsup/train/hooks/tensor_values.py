@@ -23,14 +23,14 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
 
     Args:
       tensors: dictionary from tags to tensors or names, or an iterable of tensors or names.
-      every_n_iter: runs between two lines; or
-      every_n_secs: seconds between two lines. Exactly one of the two, or neither together with `at_end`.
-      at_end: whether to log at the end of the session.
+      every_n_iter: runs between two lines. Exclusive with `every_n_secs`.
+      every_n_secs: seconds between two lines. Both may be None if `at_end` is True.
+      at_end: Whether to log at the end of the session.
       formatter: function from a dictionary of tags and values to the line.
 
     Raises:
-      TypeError: an interval isn't a number.
-      ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
+      TypeError: If an interval isn't a number.
+      ValueError: If both intervals are given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
     _schedule_reads = frozenset({"_timer"})
@@ -71,7 +71,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         if not self._due_with_timer(self._timer):
             return False
         if self.next_step is not None:
-            # The timer counts the runs of this session and, after a recovery, of the sessions before it.
+            # The timer counts the runs of this session and, after a recovery, of earlier sessions.
             due_in = self.next_step - self._iter_count
             self.never_due()
             self.due_at_run(run + max(due_in, 0))
@@ -83,7 +83,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         if self._formatter is not None or (is_read and not all_numbers):
             super()._log_tensors(tensor_values)
             return
-        # Without TensorFlow's change of NumPy's print options, which is slow and doesn't change the text of a number.
+        # Skip TensorFlow's change of NumPy's print options, which is slow and doesn't change the text of a number.
         elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
         if not is_read:
             return
@@ -98,11 +98,11 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
 
 
 class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
-    """Raises an error, or requests a stop, when the loss is NaN.
+    """Raises an error or requests a stop when the loss is NaN.
 
     Args:
       loss_tensor: the loss, a scalar tensor.
-      fail_on_nan_loss: whether to raise NanLossDuringTrainingError. False: request a stop.
+      fail_on_nan_loss: Whether to raise NanLossDuringTrainingError. If False, requests a stop.
     """
 
     _schedule_reads = frozenset({"_loss_tensor"})

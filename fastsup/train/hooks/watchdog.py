@@ -1,4 +1,4 @@
-"""WatchdogHook: notices that training is stuck, logs the stack of every thread, and can end the session."""
+"""WatchdogHook, which detects that training is stuck, logs the stacks of all threads, and can end the session."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["WatchdogHook"]
 
 
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Logs the stacks of all threads, as one ERROR, when no step has finished for `timeout_secs`. Once for each stall.
+    """Logs the stacks of all threads as one ERROR if no step finishes for `timeout_secs`, once per stall.
 
-    Every run with hooks counts as a step. The time between two steps counts too: the program's own code, hooks, and the
-    preparation of the first step. So `timeout_secs` should be longer than the longest of these, for example an
-    evaluation or a checkpoint. The hook adds no cost to a step: a thread polls the progress four times in
-    `timeout_secs`, and notices a stall at most a quarter of `timeout_secs` late.
+    Every run with hooks is a step. The timeout also includes the time between two steps: the program's own code, hooks,
+    and the preparation of the first step. Choose a timeout that is longer than the longest of these, for example an
+    evaluation or a checkpoint. The hook adds no cost to a step. A thread checks the progress four times per timeout, so
+    it detects a stall up to a quarter of the timeout late.
 
     Args:
-      timeout_secs: seconds without the end of a step.
-      stop: whether to end the session too. The step is cancelled; that step and all later ones raise
+      timeout_secs: maximum seconds between the ends of two steps.
+      stop: Whether to also end the session. The current step is cancelled, and this step and all later ones raise
         `tf.errors.DeadlineExceededError`. Python code that a step calls can't be cancelled. Nothing is saved. In
-        TensorFlow's sessions the step raises TensorFlow's error for a cancelled step, and closing the session raises
+        TensorFlow's sessions, the step raises TensorFlow's error for a cancelled step, and closing the session raises
         the DeadlineExceededError.
 
     Raises:
-      TypeError: `timeout_secs` isn't a number, or `stop` isn't a bool.
-      ValueError: `timeout_secs` isn't positive and finite.
+      TypeError: If `timeout_secs` isn't a number, or `stop` isn't a bool.
+      ValueError: If `timeout_secs` isn't positive and finite.
     """
 
     def __init__(self, timeout_secs: float, stop: bool = False) -> None:
@@ -59,7 +59,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Called in sessions without schedules. Those that do count their runs themselves.
+        # Called in sessions without schedules. Other sessions count their runs.
         self._calls += 1
 
     def end(self, session: Any) -> None:
@@ -73,7 +73,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
 
 
 class _Watch:
-    """The body of the thread that watches one session."""
+    """Runs in the thread that watches one session."""
 
     def __init__(self, session: Any, coord: Any, hook: WatchdogHook, ended: threading.Event) -> None:
         self._session = session
@@ -91,7 +91,7 @@ class _Watch:
 
     def _progress(self) -> tuple[int, int] | None:
         if getattr(self._session, "_closed", False):
-            return None  # TensorFlow's sessions call no hook on some ways out.
+            return None  # TensorFlow's sessions don't call hooks on every exit.
         return getattr(self._session, "runs_ended", 0), self._hook._calls
 
     def _when_still(self, seen: Any) -> bool:
@@ -121,7 +121,7 @@ class _Watch:
             "The log shows each thread's position.",
         )
         if self._coord is not None:
-            # For loops that call should_stop(), and for sessions of other classes.
+            # For loops that call should_stop(), and for other session classes.
             with self._coord.stop_on_exception():
                 raise error
         if isinstance(self._session, Session):

@@ -53,12 +53,12 @@ __all__ = [
 
 
 def is_by_signal(error_type: Any) -> bool:
-    """True if an exception is the interrupt that a stop signal raises."""
+    """Returns True if an exception type is the interrupt that a stop signal raises."""
     return error_type is not None and stop_signals.received() and issubclass(error_type, KeyboardInterrupt | SystemExit)
 
 
 def log_failed_end(what: str, error: BaseException) -> None:
-    """Logs an error of an end that a signal has led to: the program leaves with the signal's exit code all the same."""
+    """Logs an error at the end of a session that a signal ended. The exit code remains the signal's."""
     interrupt = stop_signals.pending_interrupt()
     if type(error) is type(interrupt) and error.args == interrupt.args:
         logging.info("The signal interrupted an operation at the end of the %s, such as an evaluation.", what)
@@ -67,19 +67,19 @@ def log_failed_end(what: str, error: BaseException) -> None:
 
 
 def hooks_argument(name: str, hooks: Any) -> Any:
-    """Checks the hooks passed in an argument, and adapts loop hooks. An empty list for None."""
+    """Checks the hooks passed in an argument, and adapts loop hooks. Returns an empty list for None."""
     try:
         once_only = iter(hooks or []) is hooks
     except TypeError as error:
         raise TypeError(f"{error}: {name}={hooks!r} must be a list of SessionRunHook objects.") from None
-    # A generator gives its hooks to one loop over them, their `begin`, as in TensorFlow.
+    # The hooks of a generator are iterated only once, to call `begin`, as in TensorFlow.
     if hooks and not once_only and any(map(_is_of_loops, hooks)):
         return [AdaptedHook(hook) if _is_of_loops(hook) else hook for hook in hooks]
     return hooks or []
 
 
 def _is_of_loops(hook: Any) -> bool:
-    """True for a hook of step loops that isn't a hook of sessions too."""
+    """Returns True for a step-loop hook that isn't also a session hook."""
     return isinstance(hook, LoopHook) and not hasattr(hook, "before_run")
 
 
@@ -104,7 +104,7 @@ def check_hook(hook: Any) -> None:
 
 
 def sorted_for_end(hooks: Iterable[Any]) -> list[Any]:
-    """Sorts hooks into the order in which their `end` is called: their own order, then the hooks with `_ends_last`."""
+    """Sorts hooks in the order in which their `end` is called: hooks with `_ends_last` come last."""
     return sorted(hooks, key=lambda hook: getattr(hook, "_ends_last", False) is True)
 
 
@@ -121,7 +121,7 @@ _NEEDS_GRAPH = (
     "`with tf.Graph().as_default():`, or call tf.compat.v1.disable_eager_execution() where the program begins."
 )
 
-# The errors after which a session is recovered. A program may replace them here: they are looked up after an error.
+# The errors after which a session recovers. They are looked up after an error, because a program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 recover_from(lambda: tuple(_PREEMPTION_ERRORS))
 
@@ -145,7 +145,7 @@ class _MonitoredSession(MonitoredSessionBase):
         self._hooks = hooks_argument("hooks", hooks)
         _check_grace_period(stop_grace_period_secs)
         if handle_signals is None:
-            # A generator gives its hooks once, to their `begin`.
+            # The hooks of a generator are iterated only once, to call `begin`.
             handle_signals = iter(self._hooks) is not self._hooks and any(map(_saves_checkpoints, self._hooks))
         self._profiler = check_profiler(profiler)
         self._opened = current_origin()
@@ -169,7 +169,7 @@ class _MonitoredSession(MonitoredSessionBase):
                 self._coordinated_creator.close_unfinished()
             close_writers(self)
             self._stop_watching_signals()
-            # A session creator of the program's may make its session of another graph, so that it isn't refused before.
+            # A program's session creator may use another graph, so this isn't refused earlier.
             if type(error) is RuntimeError and context.executing_eagerly():
                 raise RuntimeError(f"{error} {_NEEDS_GRAPH}") from error
             raise
@@ -200,12 +200,12 @@ class _MonitoredSession(MonitoredSessionBase):
 
     @property
     def graph(self) -> Any:
-        """The session's graph; None after the session was closed."""
+        """The session's graph. None after the session is closed."""
         session = self._tf_sess()
         return None if session is None else session.graph
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
-        """Calls a step function, which runs steps with or without hooks.
+        """Calls a step function that runs steps with or without hooks.
 
         Args:
           step_fn: function or method with one argument, `step_context`: a `StepContext`.
@@ -214,9 +214,8 @@ class _MonitoredSession(MonitoredSessionBase):
           The result of `step_fn`.
 
         Raises:
-          StopIteration: `step_fn` has called `request_stop()`. It ends a `with` block normally.
-          TypeError: `step_fn` can't be called.
-          ValueError: `step_fn` has other arguments.
+          StopIteration: If `step_fn` called `request_stop()`. It ends a `with` block normally.
+          ValueError: If `step_fn` has other arguments.
         """
         if not callable(step_fn):
             raise TypeError(f"unsupported callable: step_fn must be a function of step_context, got {step_fn!r}.")
@@ -229,20 +228,20 @@ class _MonitoredSession(MonitoredSessionBase):
         )
 
     def request_stop(self) -> None:
-        """Requests a stop: `should_stop` returns True from now on."""
+        """Requests a stop. `should_stop` then returns True."""
         if self._sess is not None:
             self._sess.request_stop()
 
     def raw_session(self) -> Any:
-        """Returns the session below all hooks; None after the session was closed."""
+        """Returns the session below all hooks. None after the session is closed."""
         return self._tf_sess()
 
     def executor_info(self) -> list[PlanExecutor]:
         """Returns the executor of each combination of fetches and feeds, like `fastsup.Session.executor_info`.
 
         Returns:
-          List of `PlanExecutor` tuples. Empty after the session was closed, and if the session creator makes another
-          kind of session than `fastsup.Session`.
+          List of `PlanExecutor` tuples. Empty after the session is closed, and if the session creator doesn't create a
+          `fastsup.Session`.
         """
         session = self._tf_sess()
         return session.executor_info() if isinstance(session, Session) else []
@@ -251,9 +250,9 @@ class _MonitoredSession(MonitoredSessionBase):
         """Calls the hooks' `end`, stops the session's threads and closes the session.
 
         Raises:
-          RuntimeError: the session is closed already.
-          SystemExit, KeyboardInterrupt: a signal has requested the end of the program.
-          Exception: the error of a hook's `end`, or the first error of a thread.
+          RuntimeError: If the session is already closed.
+          SystemExit, KeyboardInterrupt: If a signal requested the end of the program.
+          Exception: The error of a hook's `end`, or the first error of a thread.
         """
         raise_in_fork(self._made_in, _CANT_CLOSE)
         self._close_internal()
@@ -267,7 +266,7 @@ class _MonitoredSession(MonitoredSessionBase):
         if raise_in_fork(self._made_in, _CANT_CLOSE, exception_type):
             return False
         by_signal = is_by_signal(exception_type)
-        # A session that the signal has interrupted in a recovery has no state to save.
+        # A session that a signal interrupted during a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:
             # The exception then propagates and ends the program.
             try:
@@ -298,7 +297,7 @@ class _MonitoredSession(MonitoredSessionBase):
                     raise
                 log_failed_end("session", error)
             if not exception_type:
-                # A signal has ended the loop; now it ends the program.
+                # A signal ended the loop, and now ends the program.
                 stop_signals.raise_pending()
         finally:
             self._stop_watching_signals()
@@ -330,7 +329,8 @@ class _MonitoredSession(MonitoredSessionBase):
         end_all_hooks(sorted_for_end(self._hooks), end, logging.error)
 
     def _close_session(self) -> None:
-        # Now, so that the files are complete while close() waits for threads; and later, because threads may write.
+        # Flush now, so that the files are complete while close() waits for threads. Flush later, because threads may
+        # write.
         close_writers(self)
         try:
             if self._sess is None:
@@ -344,7 +344,7 @@ class _MonitoredSession(MonitoredSessionBase):
             self._unfinalize_graph()
 
     def _unfinalize_graph(self) -> None:
-        """Lets the program change the default graph again, unless it was final before the session was made."""
+        """Makes the default graph changeable again, unless it was final before the session was created."""
         if not self._graph_was_finalized:
             ops.get_default_graph()._unsafe_unfinalize()
 
@@ -373,11 +373,11 @@ def _saves_checkpoints(hook: Any) -> bool:
 
 
 def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession:
-    # Programs replace the constructor of RecoverableSession by one that takes TensorFlow's only argument.
+    # Programs replace the constructor of RecoverableSession with one that takes only TensorFlow's argument.
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
 
 
-# TensorFlow's classes are the last bases, only for isinstance: fastsup's classes define every method.
+# TensorFlow's classes are the last bases, only for isinstance. fastsup's classes define every method.
 class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession):  # type: ignore[misc]
     """A session with hooks, which initializes or restores its model and recovers from preemptions.
 
@@ -385,33 +385,33 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
             while not session.should_stop():
                 session.run(train_op)
 
-    The constructor calls each hook's `begin`, finalizes the graph, makes the session, initializes or restores the
+    The constructor calls each hook's `begin`, finalizes the graph, creates the session, initializes or restores the
     model, starts the queue runners and calls each hook's `after_create_session`.
 
     `run` calls each hook's `before_run`, runs the caller's and the hooks' fetches in one step, and calls each hook's
-    `after_run`. After AbortedError or UnavailableError a new session is made and the step is run again.
+    `after_run`. After AbortedError or UnavailableError, it creates a new session and repeats the step.
 
     `close` calls each hook's `end`, stops the threads and closes the session. The end of a `with` block does the same,
-    but calls no `end` after an error. OutOfRangeError, the end of the input, ends the block normally.
+    but doesn't call `end` after an error. OutOfRangeError, the end of the input, ends the block normally.
 
     Args:
-      session_creator: `SessionCreator` that makes the session. Defaults to a `ChiefSessionCreator`.
+      session_creator: `SessionCreator` that creates the session. Defaults to a `ChiefSessionCreator`.
       hooks: iterable of `SessionRunHook` objects.
-      stop_grace_period_secs: seconds that threads have to end in `close`.
-      max_recoveries: number of preemptions in a row, without a successful step between them, to recover from. The next
-        one raises its error. None: no limit, as in TensorFlow.
-      handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
+      stop_grace_period_secs: seconds that threads get to end in `close`.
+      max_recoveries: number of consecutive preemptions, without a successful step between them, to recover from. The
+        next one raises its error. If None, there is no limit, as in TensorFlow.
+      handle_signals: Whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
         then the program, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint is saved.
-        A second signal of the same kind ends the program immediately. None: True if a hook saves checkpoints, which is
-        a `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
-      profiler: `fastsup.HookProfiler` that records the costs of hooks and steps. None: the profiler of the whole
-        program, if one is on.
+        A second signal of the same kind ends the program immediately. If None, True if a hook saves checkpoints: a
+        `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
+      profiler: `fastsup.HookProfiler` that records the costs of hooks and steps. If None, uses the profiler of the
+        whole program, if one is on.
 
     Raises:
-      TypeError: `hooks` isn't iterable, or has an object that isn't a session-run hook.
-      AttributeError: `hooks` has an object without `begin`.
-      RuntimeError: the model isn't ready after it was initialized.
-      Exception: the error of a hook or of the session creator.
+      TypeError: If `hooks` isn't iterable, or contains an object that isn't a session-run hook.
+      AttributeError: If `hooks` contains an object without `begin`.
+      RuntimeError: If the model isn't ready after it was initialized.
+      Exception: The error of a hook or of the session creator.
     """
 
     def __init__(
@@ -435,25 +435,25 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
 
 
 class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularMonitoredSession):  # type: ignore[misc]
-    """A `MonitoredSession` for one process: it is always the chief, and doesn't recover from preemptions.
+    """A `MonitoredSession` for a single process. It is always the chief, and doesn't recover from preemptions.
 
     Args:
       hooks: iterable of `SessionRunHook` objects.
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
+      scaffold: `Scaffold` with the operations that prepare the model. Defaults to one with the graph's operations.
       master: the execution engine to connect to.
       config: ConfigProto of the session, or None.
-      checkpoint_dir: directory whose newest intact checkpoint is restored; or
-      stop_grace_period_secs: seconds that threads have to end in `close`.
+      checkpoint_dir: directory whose newest intact checkpoint is restored. Exclusive with the path below.
+      stop_grace_period_secs: seconds that threads get to end in `close`.
       checkpoint_filename_with_path: path of the checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
       recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
-      progress: whether to show the progress on stderr: adds a `ProgressHook`, unless `hooks` has one.
-      handle_signals: whether SIGTERM and SIGINT end the session between two steps, as for `MonitoredSession`.
+      progress: Whether to show the progress on stderr, by adding a `ProgressHook` unless `hooks` has one.
+      handle_signals: Whether SIGTERM and SIGINT end the session between two steps, as for `MonitoredSession`.
 
     Raises:
-      Exception: as for `MonitoredSession` and `ChiefSessionCreator`.
+      Exception: As for `MonitoredSession` and `ChiefSessionCreator`.
     """
 
     def __init__(

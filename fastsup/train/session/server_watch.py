@@ -1,4 +1,4 @@
-"""Ends a step that waits for a task of the cluster which has stopped to answer without closing its connections."""
+"""Ends a step that waits for a task of the cluster that has stopped answering without closing its connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastsup.runtime.session import Session
 
 __all__ = ["watch_servers"]
 
-# Seconds without a finished step after which the tasks are probed, and seconds that they have to answer.
+# Seconds without a finished step after which the tasks are probed, and seconds that they get to answer.
 STILL_SECS = 60.0
 ANSWER_SECS = 60.0
 # Seconds between two checks of the coordinator while the tasks are probed.
@@ -24,14 +24,14 @@ _POLL_SECS = 1.0
 
 
 def watch_servers(session: Any, coord: Any) -> None:
-    """Starts a thread that watches a session, until its coordinator is stopped or the session is closed.
+    """Starts a thread that watches a session until its coordinator stops or the session is closed.
 
-    If a machine or a network is lost, TensorFlow's runtime waits for the answer to a step without a limit. If a step or
-    a save is under way and nothing ends for a minute, the thread asks the tasks; if one doesn't answer within another
-    minute, the thread ends what waits for it, with `tf.errors.UnavailableError`.
+    If a machine or a network is lost, TensorFlow's runtime waits for a step's answer without a limit. If a step or a
+    save is running and nothing finishes for a minute, the thread probes the tasks. If a task doesn't answer within
+    another minute, the thread cancels the operations that wait for it, with `tf.errors.UnavailableError`.
 
     Args:
-      session: the session. Nothing is watched if it is another kind than `fastsup.Session`, or isn't on a cluster.
+      session: the session. Only a `fastsup.Session` on a cluster is watched.
       coord: its coordinator.
     """
     if isinstance(session, Session) and session.sess_str:
@@ -40,7 +40,7 @@ def watch_servers(session: Any, coord: Any) -> None:
 
 
 class _ServerWatch:
-    """The body of the thread. It doesn't keep the session alive.
+    """Runs in the watching thread. It doesn't keep the session alive.
 
     Args:
       session: the session.
@@ -50,7 +50,7 @@ class _ServerWatch:
     def __init__(self, session: Session, coord: Any) -> None:
         self._session = weakref.ref(session)
         self._coord = coord
-        # One that hasn't been answered: its thread waits as long as the task is silent, so it is asked again.
+        # An unanswered probe. Its thread waits as long as the task is silent, so it is checked again.
         self._probe: LongCall | None = None
 
     def run(self) -> None:
@@ -63,7 +63,7 @@ class _ServerWatch:
             return None
         if session.gate.running > 0 or session.gate.closed:
             return session.runs_ended, session.gate.passed
-        return object()  # Nothing waits: it differs from every other answer.
+        return object()  # Nothing waits. This differs from every other value.
 
     def _when_still(self, seen: Any) -> bool:
         session = self._session()
@@ -73,7 +73,7 @@ class _ServerWatch:
         return bool(self._coord.should_stop()) or self._progress() != seen
 
     def _all_answer(self, session: Session, seen: Any) -> bool:
-        """Whether all tasks answer, or the session continues or ends during the probe."""
+        """Returns True if all tasks answer, or the session continues or ends during the probe."""
         self._probe = self._probe or probe_servers(os.fsdecode(session.sess_str), session._config)
         try:
             for _ in range(max(1, round(ANSWER_SECS / _POLL_SECS))):
@@ -90,23 +90,23 @@ class _ServerWatch:
         return False
 
     def _end_wait(self, session: Session, seen: Any) -> bool:
-        """Ends what waits. Returns False if the session was closed for that."""
+        """Cancels the waiting operations. Returns False if the session had to be closed for that."""
         target = os.fsdecode(session.sess_str)
         tasks = named_tasks(session._config.device_filters)
         silent = silent_tasks(tasks)
         if self._goes_on(seen):
             return True
-        # The port of a process that is stopped answers: then it may be any task but this one.
+        # The port of a stopped process answers. Then it may be any task except this one.
         suspects = silent or {address: name for address, name in tasks.items() if not target.endswith(f"//{address}")}
         ended = end_connections(suspects)
         if tasks and not ended:
-            return True  # A step that needs a task without a connection fails on its own: this one waits for others.
+            return True  # A step that needs a task without a connection fails on its own. This one waits for others.
         which = ", ".join(silent.values()) or f"a task of the cluster of {target}"
         text = f"No step has ended for {STILL_SECS:g} s, and {which} hasn't answered for {ANSWER_SECS:g} s"
         logging.error("%s. Its machine, its network or its process stands still. What waits for it is ended.", text)
         if ended:
             return True
-        # Where TF_CONFIG doesn't name the tasks. A step that waits for the task may go on waiting, as TensorFlow's
-        # runtime asks the task to clean up when a session is closed.
+        # TF_CONFIG doesn't name the tasks. A step that waits for the task may continue to wait, because TensorFlow's
+        # runtime requests a cleanup from the task when a session is closed.
         session._give_up(errors.UnavailableError(None, None, f"{text}."))
         return False

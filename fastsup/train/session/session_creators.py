@@ -1,4 +1,4 @@
-"""Session creators: make the session under a monitored session, for a chief and for a worker."""
+"""Session creators, which create the session below a monitored session, for a chief and for a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SessionCreator: Any = tf_monitored_session.SessionCreator
 
 
 class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
-    """Base of both session creators: holds a scaffold, and makes a SessionManager when it is needed."""
+    """Base of both session creators. Keeps a scaffold, and creates a SessionManager when it is needed."""
 
     def __init__(
         self,
@@ -65,28 +65,28 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         return self._session_manager
 
     def _new_session_manager(self, **options: Any) -> Any:
-        """Makes the SessionManager. A subclass may create a different one."""
+        """Creates the SessionManager. A subclass may create a different one."""
         return session_manager.SessionManager(**options)
 
 
 class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]
-    """Makes the session of a chief, which initializes or restores the model.
+    """Creates the session of a chief, which initializes or restores the model.
 
     Args:
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
+      scaffold: `Scaffold` with the operations that prepare the model. Defaults to one with the graph's operations.
       master: the execution engine to connect to.
       config: ConfigProto of the session, or None.
-      checkpoint_dir: directory whose newest intact checkpoint is restored; or
-      checkpoint_filename_with_path: path of the checkpoint to restore. At most one of the two.
+      checkpoint_dir: directory whose newest intact checkpoint is restored. Exclusive with the path below.
+      checkpoint_filename_with_path: path of the checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
       recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
-      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: no limit.
+      max_wait_secs: maximum seconds until every server that the session needs answers. If None, there is no limit.
 
     Raises:
-      AttributeError: `scaffold` isn't a Scaffold.
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `recovery_wait_secs` isn't finite, or `restore` is unknown.
+      AttributeError: If `scaffold` isn't a Scaffold.
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `recovery_wait_secs` isn't finite, or `restore` is unknown.
     """
 
     def __init__(
@@ -107,14 +107,14 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalizes the graph and makes a session.
+        """Finalizes the graph and creates a session.
 
         Returns:
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: a server didn't answer within `max_wait_secs`.
-          Exception: as `SessionManager.prepare_session`.
+          tf.errors.DeadlineExceededError: If a server didn't answer within `max_wait_secs`.
+          Exception: As for `SessionManager.prepare_session`.
         """
         manager = self._finalize_graph()
         if self._master and self._max_wait_secs is not None:
@@ -132,20 +132,20 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
 
 
 class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSessionCreator):  # type: ignore[misc]
-    """Makes the session of a worker, which waits until the chief has got the model ready.
+    """Creates the session of a worker, which waits until the chief has prepared the model.
 
     Args:
-      scaffold: `Scaffold` with the operations that check the model. Defaults to one that takes them from the graph.
+      scaffold: `Scaffold` with the operations that check the model. Defaults to one with the graph's operations.
       master: the execution engine to connect to.
       config: ConfigProto of the session, or None.
-      max_wait_secs: seconds to wait for the model at most.
+      max_wait_secs: maximum seconds to wait for the model.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: the most seconds between two checks of the model. The first ones come sooner.
+      recovery_wait_secs: maximum seconds between two checks of the model. The first checks are more frequent.
 
     Raises:
-      AttributeError: `scaffold` isn't a Scaffold.
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `recovery_wait_secs` isn't finite.
+      AttributeError: If `scaffold` isn't a Scaffold.
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `recovery_wait_secs` isn't finite.
     """
 
     def __init__(
@@ -161,13 +161,13 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalizes the graph, waits for the model and makes a session.
+        """Finalizes the graph, waits for the model and creates a session.
 
         Returns:
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+          tf.errors.DeadlineExceededError: If the model wasn't ready after `max_wait_secs`.
         """
         return self._finalize_graph().wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs

@@ -1,6 +1,7 @@
-"""SessionManager: makes a session and gets its model ready, by restoring it, initializing it, or waiting for it.
+"""SessionManager, which creates a session and prepares its model by restoring, initializing or waiting.
 
-A wait is for the servers of the cluster, for the chief to get the model ready, or for a first checkpoint."""
+A session may wait for the servers of the cluster, for the chief to prepare the model, or for a first checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -49,24 +50,23 @@ __all__ = [
     "wait_for_servers",
 ]
 
-# TensorFlow's line, then the process that is waited for, the seconds of the wait and its limit.
+# TensorFlow's line, then the awaited process, the seconds waited and the limit.
 WAITING_FOR_MODEL = (
     "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
 )
-# The first pause in seconds of a wait that looks early, and the share of the wait so far that the next ones take.
+# The first pause of a wait with early checks, in seconds, and the share of the wait so far for later pauses.
 _FIRST_PAUSE_SECS = 0.5
 _PAUSE_SHARE = 0.25
-# The most looks a second of all workers together. Each is a session on every parameter server.
+# Maximum number of checks per second by all workers. Each check is a session on every parameter server.
 _LOOKS_PER_SEC = 50.0
-# Tasks that a log line names at most.
+# Maximum number of tasks that a log line names.
 _MOST_NAMES = 8
-# The longest time in seconds between two log lines of a wait.
+# Maximum seconds between two log lines of a wait.
 _LONGEST_SILENCE_SECS = 600.0
 
 
 def check_recovery_wait_secs(value: Any) -> None:
-    """Refuses seconds between two polls that aren't finite. Warns about a negative number, which is treated as no
-    pause."""
+    """Refuses an infinite pause between two checks. Warns about a negative number, which is treated as 0."""
     if not isinstance(value, Real):
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
     if not float(value) < math.inf:
@@ -79,7 +79,7 @@ def check_recovery_wait_secs(value: Any) -> None:
 
 
 def number_of_workers() -> int:
-    """Returns the number of workers that TF_CONFIG has; 1 if it has none, or is none: not every program uses it."""
+    """Returns the number of workers in TF_CONFIG, or 1 if it has none or isn't valid. Not every program uses it."""
     try:
         cluster = read_tf_config().get("cluster")
     except ValueError:
@@ -89,11 +89,11 @@ def number_of_workers() -> int:
 
 
 def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1) -> float:
-    """Returns the pause before the next look of a wait for the chief, in seconds.
+    """Returns the pause before the next check while waiting for the chief, in seconds.
 
-    A chief that is being restarted is back within seconds, or not for long. The first checks are therefore frequent,
-    and a wait overshoots by at most 25%, or half a second. Many workers, who have all lost the same task at the same
-    moment, take longer pauses of different lengths, which spares the parameter servers.
+    A restarting chief usually returns within seconds. The first checks are therefore frequent, and a wait overshoots by
+    at most 25%, or half a second. Many workers that lost the same task at the same time use longer pauses of different
+    lengths, to spare the parameter servers.
     """
     shortest = workers / _LOOKS_PER_SEC
     if shortest > _FIRST_PAUSE_SECS:
@@ -102,7 +102,7 @@ def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1)
 
 
 class WaitLog:
-    """Logs a wait: immediately, then at intervals that double. A first interval of 0 or less is taken as 1 second."""
+    """Logs a wait immediately, and then at intervals that double. A first interval of 0 or less means 1 second."""
 
     def __init__(self, interval: float) -> None:
         self._started = steady()
@@ -110,15 +110,15 @@ class WaitLog:
         self._due = self._started
 
     def waited(self) -> float:
-        """Returns the seconds since the wait began."""
+        """Returns the seconds since the wait started."""
         return steady() - self._started
 
     def is_due(self) -> bool:
-        """Returns whether `info` would log a line now."""
+        """Returns True if `info` would log a line now."""
         return steady() >= self._due
 
     def info(self, text: str, *args: Any) -> None:
-        """Logs a line at INFO, if a line is due."""
+        """Logs a line at INFO if one is due."""
         if not self.is_due():
             return
         logging.info(text, *args)
@@ -127,12 +127,12 @@ class WaitLog:
 
 
 def limit_text(seconds: float | None) -> str:
-    """Describes the limit of a wait in seconds; None or infinity for no limit."""
+    """Describes the limit of a wait in seconds. None or infinity means no limit."""
     return "without a limit" if seconds is None or seconds == math.inf else f"{seconds} s at most"
 
 
 def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededError:
-    """Makes the error of a wait that has reached its limit."""
+    """Creates the error of a wait that reached its limit."""
     text = f"Session was not ready after waiting {int(limit)} secs. Waited for {awaited}"
     return errors.DeadlineExceededError(None, None, text)
 
@@ -156,11 +156,11 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
             log.info(WAITING_FOR_MODEL, None, None, awaited(), log.waited(), limit_text(limit))
 
 
-# A fast check that a model is ready: it fetches the initialization flags of the variables, not the report of names.
+# A fast check that a model is ready. It fetches the variables' initialization flags instead of the report of names.
 #
 # TensorFlow's report of uninitialized variables selects names by a mask, in a dozen operations. Every new session
-# compiles two such reports: one for the variables that `local_init_op` needs, one for all. If every flag of the mask
-# is true the report is empty. The flags of the second report include those of the first, so one small fetch answers
+# compiles two reports: one for the variables that `local_init_op` needs, and one for all. If every flag of the mask is
+# true, the report is empty. The flags of the second report include those of the first, so one small fetch replaces
 # both.
 
 _REPORTS_BY_MASK = ("GatherV2", "Squeeze", "Where", "Reshape", "LogicalNot", "Pack")
@@ -169,7 +169,7 @@ _FLAGS = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
 
 @contextlib.contextmanager
 def explains_result_of(argument: str, operation: Any) -> Iterator[None]:
-    """Explains an error about the result of a ready op: adds the op's argument and the result that it must have."""
+    """Explains an error about the result of a ready op, by adding the op's argument and the required result."""
     try:
         yield
     except (AttributeError, TypeError) as error:
@@ -183,8 +183,8 @@ class Readiness(NamedTuple):
     """The state of a session's model.
 
     Args:
-      local_init_done: whether the model was ready for `local_init_op`, which has then run.
-      model_ready: whether the model is ready.
+      local_init_done: Whether the model was ready for `local_init_op`, which then ran.
+      model_ready: Whether the model is ready.
       missing_for_local_init: message about the variables that are missing for `local_init_op`, or None.
       missing: message about the variables that are missing in the model, or None.
     """
@@ -199,13 +199,13 @@ class ReadyCheck:
     """Checks a model by the flags of its two reports of uninitialized variables.
 
     It supports the reports of `tf.compat.v1.report_uninitialized_variables` and `Scaffold`. For any other op, or None,
-    each check returns False, and the caller has to run the op.
+    each check returns False, and the caller must run the op.
     """
 
     def __init__(self, ready_op: Any, ready_for_local_init_op: Any) -> None:
         self._flags = _packed_flags(ready_op)
         self._local_init_flags = _packed_flags(ready_for_local_init_op)
-        # The positions of the flags for local_init_op among all flags; None if some of them aren't among those.
+        # The positions of the flags for local_init_op among all flags, or None if some aren't among them.
         self._local_init_positions: list[int] | None = None
         if self._flags is not None and self._local_init_flags is not None:
             position = {_flag_key(flag): i for i, flag in enumerate(_unpacked(self._flags))}
@@ -214,12 +214,11 @@ class ReadyCheck:
                 self._local_init_positions = [position[key] for key in keys]
 
     def is_ready(self, session: Any) -> bool:
-        """Returns True if every variable is initialized. False if one isn't, or if the flags don't show it."""
+        """Returns True if every variable is initialized. False also if the flags don't show it."""
         return _all_true(session, self._flags)
 
     def is_ready_for_local_init(self, session: Any) -> bool:
-        """Returns True if every variable that `local_init_op` needs is initialized; False if the flags don't show
-        it."""
+        """Returns True if every variable for `local_init_op` is initialized. False also if the flags don't show it."""
         if self._local_init_positions is None:
             return _all_true(session, self._local_init_flags)
         values = _values(session, self._flags)
@@ -227,7 +226,7 @@ class ReadyCheck:
 
 
 def _packed_flags(report: Any) -> list[Any] | None:
-    """Returns the vectors of flags of a report, which is empty if all flags are true; None for another kind of op."""
+    """Returns the vectors of flags in a report (which is empty if all are true), or None for another kind of op."""
     op = getattr(report, "op", None)
     if op is None:
         return None
@@ -245,7 +244,7 @@ def _packed_flags(report: Any) -> list[Any] | None:
 
 
 def _mask_of(part: Any) -> Any:
-    """Returns the vector of flags that selects the names of a report; None if the report is made in another way."""
+    """Returns the vector of flags that selects a report's names, or None if the report is created differently."""
     *above, last = _REPORTS_BY_MASK
     for op_type in above:
         if part.op.type != op_type:
@@ -270,7 +269,7 @@ def _values(session: Any, packed: list[Any] | None) -> list[bool] | None:
     try:
         return [bool(value) for vector in session.run(packed) for value in vector]
     except errors.FailedPreconditionError:
-        return None  # The report fails too, with the better message.
+        return None  # The report also fails, with the better message.
 
 
 def _all_true(session: Any, packed: list[Any] | None) -> bool:
@@ -301,7 +300,7 @@ class ModelRestore:
         self._restorer = CheckpointRestorer(self._restore, self._prepare)
 
     def _prepare(self) -> None:
-        # Before each attempt, so that no value of a failed attempt is left in the model.
+        # Before each attempt, so that no value of a failed attempt remains in the model.
         if self._partial and self._initialize is not None:
             self._initialize(self._session)
         if self._saved_model_initializers:
@@ -345,7 +344,7 @@ class ModelRestore:
                 limit_text(max_wait_secs),
             )
             time.sleep(max(0.0, poll_secs))
-            # Without a pause the sum of the pauses stays 0, so the clock counts too.
+            # Without a pause, the sum of the pauses remains 0, so the clock also counts.
             waited = max(waited + poll_secs, log.waited())
 
 
@@ -356,28 +355,30 @@ def _name_of(operation: Any) -> str:
 
 
 class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
-    """Makes sessions and gets their models ready.
+    """Creates sessions and prepares their models.
 
-    A model is restored from the newest intact checkpoint. A damaged or incomplete checkpoint is reported by a warning
-    with its path and the cause, and stays on the disk. It is an error if there are checkpoints and none is intact: a
-    trained model never starts again from its initial values without a word.
+    A model is restored from the newest intact checkpoint. A warning reports the path and cause of a damaged or
+    incomplete checkpoint, which remains on the disk. If there are checkpoints and none is intact, an error is raised: a
+    trained model never silently restarts from its initial values.
 
     Args:
       local_init_op: operation to run in every new session, or None.
-      ready_op: 1-D string tensor: empty if the model is ready, else the names of missing variables. None: not checked.
-      ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. None: not checked.
+      ready_op: 1-D string tensor, which is empty if the model is ready, and otherwise contains the names of missing
+        variables. If None, the model isn't checked.
+      ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. If None, the model
+        isn't checked.
       graph: the graph. Defaults to the default graph.
-      recovery_wait_secs: seconds between two checks of a model that another process gets ready.
+      recovery_wait_secs: seconds between two checks of a model that another process prepares.
       local_init_run_options: RunOptions for `local_init_op`.
       local_init_feed_dict: feeds for `local_init_op`.
       executor: executor mode of the sessions, as for `fastsup.Session`.
-      restore: "strict", as in TensorFlow: the checkpoint must have every tensor of the saver. "partial": the model is
-        initialized first, then the tensors that the checkpoint has are restored; the log lists missing tensors, and
-        tensors that the model doesn't have. A tensor of another shape or type is an error in both modes.
+      restore: "strict", as in TensorFlow: the checkpoint must contain every tensor of the saver. "partial": the model
+        is initialized first, then the checkpoint's tensors are restored. The log lists missing tensors, and tensors
+        that the model doesn't have. A tensor with another shape or type is an error in both modes.
 
     Raises:
-      TypeError: `recovery_wait_secs` isn't a number.
-      ValueError: `ready_for_local_init_op` was given without `local_init_op`, `recovery_wait_secs` isn't finite, or
+      TypeError: If `recovery_wait_secs` isn't a number.
+      ValueError: If `ready_for_local_init_op` is given without `local_init_op`, `recovery_wait_secs` isn't finite, or
         `restore` is unknown.
     """
 
@@ -408,8 +409,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         )
         self._executor = executor
         self._restore = restore
-        # Whether the first looks of a wait for the chief come sooner than after `recovery_wait_secs`. A program that
-        # makes a SessionManager gets TensorFlow's pauses.
+        # Whether the first checks while waiting for the chief are more frequent than `recovery_wait_secs`. A program
+        # that creates its own SessionManager gets TensorFlow's pauses.
         self._looks_early = _looks_early
         self._ready_check = ReadyCheck(ready_op, ready_for_local_init_op)
 
@@ -426,17 +427,17 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         init_feed_dict: Any = None,
         init_fn: Callable[[Any], Any] | None = None,
     ) -> Session:
-        """Makes a session and restores its model from a checkpoint, or initializes it if there is none.
+        """Creates a session and restores its model from a checkpoint, or initializes it if there is none.
 
         Args:
           master: the execution engine to connect to.
-          init_op: operation that initializes the model, or None. Not run after a restore. With `restore="partial"` it
-            is run before the restore.
-          saver: `Saver` to restore with. None: nothing is restored.
-          checkpoint_dir: directory whose newest intact checkpoint is restored; or
-          checkpoint_filename_with_path: path of the checkpoint to restore. At most one of the two.
-          wait_for_checkpoint: whether to wait until `checkpoint_dir` has a checkpoint.
-          max_wait_secs: seconds to wait for a checkpoint at most.
+          init_op: operation that initializes the model, or None. It doesn't run after a restore. With
+            `restore="partial"`, it runs before the restore.
+          saver: `Saver` to restore with. If None, restores nothing.
+          checkpoint_dir: directory whose newest intact checkpoint is restored. Exclusive with the path below.
+          checkpoint_filename_with_path: path of the checkpoint to restore.
+          wait_for_checkpoint: Whether to wait until `checkpoint_dir` has a checkpoint.
+          max_wait_secs: maximum seconds to wait for a checkpoint.
           config: ConfigProto of the session, or None.
           init_feed_dict: feeds for `init_op`.
           init_fn: function of the session, called after `init_op`, or None.
@@ -445,11 +446,12 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          RuntimeError: there is neither a checkpoint nor a way to initialize the model, or the model isn't ready after
-            it was initialized.
-          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't exist.
-          NoIntactCheckpointError: there are checkpoints, and each is damaged. A tf.errors.DataLossError.
-          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
+          RuntimeError: If there is neither a checkpoint nor a way to initialize the model, or the model isn't ready
+            after it was initialized.
+          ValueError: If both `checkpoint_dir` and `checkpoint_filename_with_path` are given, or the latter doesn't
+            exist.
+          NoIntactCheckpointError: If there are checkpoints, but none is intact. This is a tf.errors.DataLossError.
+          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: If the checkpoint doesn't match the model.
         """
 
         def initialize(session: Any) -> None:
@@ -498,24 +500,25 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """Makes a session and restores its model from a checkpoint, if there is one.
+        """Creates a session and restores its model from a checkpoint, if there is one.
 
         Args:
           master: the execution engine to connect to.
-          saver: `Saver` to restore with. None: nothing is restored.
-          checkpoint_dir: directory whose newest intact checkpoint is restored; or
-          checkpoint_filename_with_path: path of the checkpoint to restore. At most one of the two.
-          wait_for_checkpoint: whether to wait until `checkpoint_dir` has a checkpoint.
-          max_wait_secs: seconds to wait for a checkpoint at most.
+          saver: `Saver` to restore with. If None, restores nothing.
+          checkpoint_dir: directory whose newest intact checkpoint is restored. Exclusive with the path below.
+          checkpoint_filename_with_path: path of the checkpoint to restore.
+          wait_for_checkpoint: Whether to wait until `checkpoint_dir` has a checkpoint.
+          max_wait_secs: maximum seconds to wait for a checkpoint.
           config: ConfigProto of the session, or None.
 
         Returns:
-          (session, ready). `ready` is True if a checkpoint was restored and the model is ready after that.
+          (session, ready). `ready` is True if a checkpoint was restored and the model is then ready.
 
         Raises:
-          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` were given, or the latter doesn't exist.
-          NoIntactCheckpointError: there are checkpoints, and each is damaged. A tf.errors.DataLossError.
-          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
+          ValueError: If both `checkpoint_dir` and `checkpoint_filename_with_path` are given, or the latter doesn't
+            exist.
+          NoIntactCheckpointError: If there are checkpoints, but none is intact. This is a tf.errors.DataLossError.
+          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: If the checkpoint doesn't match the model.
         """
         session, restored = self._restore_checkpoint(
             master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint, max_wait_secs, config
@@ -540,20 +543,20 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             return session, readiness.model_ready
 
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float | None = float("inf")) -> Session:
-        """Makes a session once another process has got the model ready.
+        """Creates a session once another process has prepared the model.
 
         The model is checked every `recovery_wait_secs`. The log lists the missing variables, at growing intervals.
 
         Args:
           master: the execution engine to connect to.
           config: ConfigProto of the session, or None.
-          max_wait_secs: seconds to wait at most; None for no limit.
+          max_wait_secs: maximum seconds to wait. If None, there is no limit.
 
         Returns:
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+          tf.errors.DeadlineExceededError: If the model wasn't ready after `max_wait_secs`.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
         looks_early = self._looks_early and bool(master)
@@ -583,7 +586,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master
         session = Session(master, graph=self._graph, config=config, executor=self._executor)
-        # From the first run on, so that the count covers every step that is under way when a loop starts.
+        # From the first run on, so that the count includes every step that is running when a loop starts.
         track_global_step(session)
         return session
 
@@ -596,7 +599,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             raise
 
     def _get_ready(self, session: Session) -> Readiness:
-        """Runs `local_init_op`, if the model is ready for it, and then checks the model."""
+        """Runs `local_init_op` if the model is ready for it, and then checks the model."""
         local_init_done, missing_for_local_init = self._try_run_local_init_op(session)
         if not local_init_done:
             return Readiness(False, False, missing_for_local_init, None)
@@ -624,8 +627,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         config: Any = None,
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
-        """Makes a session and restores a checkpoint, if there is one: (session, path of the checkpoint or None)."""
-        # Initializing a TPU clears its memory, so it comes before the restore.
+        """Creates a session and restores a checkpoint if there is one. Returns (session, checkpoint path or None)."""
+        # Initializing a TPU clears its memory, so it precedes the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:

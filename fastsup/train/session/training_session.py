@@ -23,13 +23,13 @@ USE_DEFAULT: object = tf_monitored_session.USE_DEFAULT
 
 
 def interval_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
-    """Returns an interval as (steps, seconds): the defaults if neither was given, else only the given ones.
+    """Returns an interval as (steps, seconds): the defaults if neither is given, otherwise only the given ones.
 
     Args:
-      steps: the steps that were given, or USE_DEFAULT.
-      secs: the seconds that were given, or USE_DEFAULT.
-      default_steps: the steps where neither was given.
-      default_secs: the seconds where neither was given.
+      steps: the given steps, or USE_DEFAULT.
+      secs: the given seconds, or USE_DEFAULT.
+      default_steps: the steps if neither is given.
+      default_secs: the seconds if neither is given.
     """
     if steps is USE_DEFAULT and secs is USE_DEFAULT:
         return default_steps, default_secs
@@ -37,13 +37,13 @@ def interval_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) ->
 
 
 def is_on(**intervals: Any) -> bool:
-    """Whether one of the intervals is above 0.
+    """Returns True if one of the intervals is above 0.
 
     Args:
-      **intervals: numbers, or None, by the names of the arguments.
+      **intervals: numbers or None, by argument name.
 
     Raises:
-      TypeError: one is neither.
+      TypeError: If one is neither a number nor None.
     """
     try:
         return any(interval and interval > 0 for interval in intervals.values())
@@ -93,7 +93,7 @@ def MonitoredTrainingSession(
     profiler: Any = None,
     progress: bool = False,
 ) -> MonitoredSession:
-    """Makes a `MonitoredSession` with the standard hooks of training: checkpoints, summaries, and the rate of steps.
+    """Creates a `MonitoredSession` with the standard hooks of training: checkpoints, summaries, and the step rate.
 
         with MonitoredTrainingSession(checkpoint_dir=logdir, hooks=[StopAtStepHook(last_step=10_000)]) as session:
             while not session.should_stop():
@@ -101,44 +101,47 @@ def MonitoredTrainingSession(
 
     Args:
       master: the execution engine to connect to.
-      is_chief: whether this process initializes, restores and saves the model. False: it waits for the chief.
-      checkpoint_dir: directory to restore checkpoints from and to save them to. None: neither.
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
-      hooks: more hooks.
-      chief_only_hooks: more hooks of the chief.
-      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600, unless `save_checkpoint_steps` is given.
-        None or 0: none by time.
-      save_summaries_steps: global steps between two summaries. Defaults to 100, unless `save_summaries_secs` is given.
-        None or 0: none by steps.
-      save_summaries_secs: seconds between two summaries. Defaults to none by time.
+      is_chief: Whether this process initializes, restores and saves the model. If False, waits for the chief.
+      checkpoint_dir: directory to restore checkpoints from and save them to. If None, does neither.
+      scaffold: `Scaffold` with the operations that prepare the model. Defaults to one with the graph's operations.
+      hooks: additional hooks.
+      chief_only_hooks: additional hooks of the chief.
+      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600 unless `save_checkpoint_steps` is given. If
+        None or 0, doesn't save by time.
+      save_summaries_steps: global steps between two summaries. Defaults to 100 unless `save_summaries_secs` is given.
+        If None or 0, doesn't write summaries by steps.
+      save_summaries_secs: seconds between two summaries. By default, doesn't write summaries by time.
       config: ConfigProto of the session, or None.
-      stop_grace_period_secs: seconds that threads have to end in `close`.
-      log_step_count_steps: global steps between two measurements of `global_step/sec`. None or 0: none.
-      max_wait_secs: seconds to wait at most, in a cluster: a worker waits until the chief has got the model ready, the
-        chief until every server that it needs answers.
-      save_checkpoint_steps: global steps between two checkpoints. Defaults to none by steps.
+      stop_grace_period_secs: seconds that threads get to end in `close`.
+      log_step_count_steps: global steps between two measurements of `global_step/sec`. If None or 0, doesn't measure
+        it.
+      max_wait_secs: maximum seconds to wait in a cluster: a worker waits for the chief to prepare the model, and the
+        chief waits for the servers that it needs.
+      save_checkpoint_steps: global steps between two checkpoints. By default, doesn't save by steps.
       summary_dir: directory of the summaries. Defaults to `checkpoint_dir`.
-      save_graph_def: whether to write the graph with the checkpoints.
+      save_graph_def: Whether to write the graph with the checkpoints.
       executor: executor mode, as for `fastsup.Session`.
-      async_save: whether training continues while a checkpoint is written, as for `CheckpointSaverHook`.
-      recovery_wait_secs: the most seconds between two of a worker's checks of the model. The first ones come sooner.
+      async_save: Whether training continues while a checkpoint is written, as for `CheckpointSaverHook`.
+      recovery_wait_secs: maximum seconds between two checks of the model by a worker. The first checks are more
+        frequent.
       restore: "strict" or "partial", as for `SessionManager`.
-      max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`. None: no limit.
-      handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
-        `MonitoredSession`. None: True with a `checkpoint_dir`, of a worker too, and if a hook saves checkpoints.
+      max_recoveries: number of consecutive preemptions to recover from, as for `MonitoredSession`. If None, no limit.
+      handle_signals: Whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
+        `MonitoredSession`. If None, True with a `checkpoint_dir` (also in a worker), and if a hook saves checkpoints.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
-      progress: whether to show the step, the rate and the remaining time on stderr: adds a `ProgressHook`, unless
+      progress: Whether to show the step, the rate and the remaining time on stderr, by adding a `ProgressHook` unless
         `hooks` has one.
 
     Returns:
       A `MonitoredSession`, ready to run.
 
     Raises:
-      TypeError: hooks aren't hooks, an interval isn't a number, or a switch isn't a bool.
-      ValueError: `restore` is unknown, or an argument has no valid value.
-      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialized.
-      NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
-      tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
+      TypeError: If hooks aren't hooks, an interval isn't a number, or a flag isn't a bool.
+      ValueError: If `restore` is unknown, or an argument has an invalid value.
+      RuntimeError: If a hook needs a global step that the graph lacks, or the model isn't ready after it is
+        initialized.
+      NoIntactCheckpointError: If `checkpoint_dir` has checkpoints, and each is damaged.
+      tf.errors.DeadlineExceededError: If the chief or a server wasn't ready after `max_wait_secs`.
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     check_flag(async_save=async_save)
@@ -159,7 +162,7 @@ def MonitoredTrainingSession(
     scaffold = scaffold or Scaffold()
     worker_context = distribute_coordinator_context.get_current_worker_context()
     if worker_context:
-        # TensorFlow's distribute coordinator has its own session creator, so the session is TensorFlow's too.
+        # TensorFlow's distribute coordinator has its own session creator, so TensorFlow's session is returned.
         return tf_monitored_session._create_monitored_session_with_worker_context(  # type: ignore[no-any-return]
             worker_context,
             scaffold,

@@ -1,8 +1,8 @@
 """The sessions that a monitored session nests: RecoverableSession(CoordinatedSession(HookedSession(session))).
 
-Each can be used, subclassed and replaced separately, like TensorFlow's. Where they are as delivered, a monitored
-session leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
-CoordinatedSessionCreator nests them, at the start and after each preemption.
+Each can be used, subclassed and replaced separately, as in TensorFlow. A monitored session skips unmodified ones: it
+runs a step in the engine of its HookedSession, and calls `_recovers_from` after an error. CoordinatedSessionCreator
+nests them at the start and after each preemption.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: ignore[misc]
-    """The argument of a step function, see `run_step_fn`.
+    """The argument of a step function. See `run_step_fn`.
 
     Args:
       session: the session below all hooks.
@@ -51,7 +51,7 @@ class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: 
 
     @property
     def session(self) -> Any:
-        """The session below all hooks: its runs call no hook."""
+        """The session below all hooks. Its runs call no hooks."""
         return self._session
 
     def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,12 +62,12 @@ class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: 
         """Ends the step function and the loop.
 
         Raises:
-          StopIteration: always.
+          StopIteration: Always.
         """
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
-# What `recover_from` was given.
+# The argument of `recover_from`.
 _preemption_errors: Callable[[], tuple[type[Exception], ...]] = tuple
 
 _ADVICE = (
@@ -83,13 +83,13 @@ _RUN_FAILED = (
 
 
 def recover_from(errors: Callable[[], tuple[type[Exception], ...]]) -> None:
-    """Takes the function that returns the errors to recover from: programs replace them in another module."""
+    """Sets the function that returns the errors to recover from, because programs replace them in another module."""
     global _preemption_errors
     _preemption_errors = errors
 
 
 def _ended_in(session: Any) -> tuple[int, int]:
-    """How many steps have run with their hooks in a nest of sessions, and how many saves have ended there."""
+    """Returns how many steps ran with their hooks in nested sessions, and how many saves ended there."""
     steps = 0
     while isinstance(session, WrappedSession):
         if isinstance(session, HookedSession):
@@ -99,7 +99,7 @@ def _ended_in(session: Any) -> tuple[int, int]:
 
 
 class WrappedSession(WrappedBase):
-    """A session around another one, to which it delegates everything.
+    """A session around another session, to which it delegates everything.
 
     Args:
       sess: the session to wrap.
@@ -120,7 +120,7 @@ class WrappedSession(WrappedBase):
         return self._sess.sess_str
 
     def should_stop(self) -> bool:
-        """True if the session should no longer be used. True also after `close`."""
+        """Returns True if the session should no longer be used. True also after `close`."""
         if self._check_stop():
             return True
         session = self._sess
@@ -129,7 +129,7 @@ class WrappedSession(WrappedBase):
         return True
 
     def _check_stop(self) -> bool:
-        """A subclass's own reason to stop."""
+        """Returns a subclass's own reason to stop."""
         return False
 
     def request_stop(self) -> None:
@@ -138,7 +138,7 @@ class WrappedSession(WrappedBase):
             self._sess.request_stop()
 
     def raw_session(self) -> Any:
-        """The innermost session, which no hook sees; None after `close`."""
+        """Returns the innermost session, which no hook sees; None after `close`."""
         return self._sess.raw_session() if isinstance(self._sess, WrappedSession) else self._sess
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class HookedSession(WrappedSession):
         """Runs one step, between the hooks' `before_run` and `after_run`.
 
         Raises:
-          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+          RuntimeError: If a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
         """
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
@@ -444,7 +444,7 @@ set_session_classes(RecoverableSession, CoordinatedSession, HookedSession)
 
 
 class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
-    """Makes a session with its coordinator, queue runners and hooks, at the start and after each preemption."""
+    """Creates a session with its coordinator, queue runners and hooks, at the start and after each preemption."""
 
     def __init__(self, session_creator: Any, hooks: Any, stop_grace_period_secs: float) -> None:
         self._session_creator = session_creator
@@ -461,7 +461,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         self._unfinished: CoordinatedSession | None = None
 
     def create_session(self) -> Any:
-        """Makes a session, starts its queue runners and calls the hooks' `after_create_session`."""
+        """Creates a session, starts its queue runners and calls the hooks' `after_create_session`."""
         self.close_unfinished()
         session = self.tf_sess = self._session_creator.create_session()
         # The monitored session decides which errors end it normally, so the coordinator must report all of them.

@@ -1,4 +1,4 @@
-"""The graph elements of a Supervisor, given, found in the graph's collections, or made; and checks of its arguments."""
+"""The graph elements of a Supervisor (given, from the graph's collections, or created), and checks of its arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["USE_DEFAULT", "GraphElements", "check_fetchable", "check_saver", "ch
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
-    """Refuses a value that isn't a number of seconds. Warns of a negative one and of NaN: both mean no wait."""
+    """Refuses a value that isn't a number of seconds. Warns about a negative number or NaN, which mean no wait."""
     if value is None and not endless:
         return
     if not isinstance(value, numbers.Real):
@@ -62,7 +62,7 @@ def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
 def check_saver(graph: ops.Graph, saver: Any) -> None:
     """Refuses a saver whose operations the graph doesn't have.
 
-    A saver knows its operations by name, so one that was imported with the graph, or made in a copy of it, is valid.
+    A saver knows its operations by name, so a saver that was imported with the graph, or created in a copy, is valid.
     """
     saver_def = getattr(saver, "saver_def", None)
     if not isinstance(saver_def, saver_pb2.SaverDef) or not saver_def.filename_tensor_name:
@@ -113,7 +113,7 @@ class GraphElements:
         self.global_step: Any = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
 
     def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
-        """Returns an element: the argument, the first of a collection, or a new one that joins the collection."""
+        """Returns an element: the argument, a collection's first one, or a new one that is added to it."""
         if given is not USE_DEFAULT:
             return given
         element = self._methods._get_first_op_from_collection(collection)
@@ -131,7 +131,7 @@ class GraphElements:
         return next(iter(collected), None)
 
     def default_global_step(self) -> Any:
-        """Returns the integer tensor of the default graph that has the name of the global step, or None."""
+        """Returns the default graph's integer tensor with the name of the global step, or None."""
         try:
             tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
         except KeyError:
@@ -142,7 +142,7 @@ class GraphElements:
         return None
 
     def check(self, own_manager: bool, is_chief: bool, writes: bool) -> None:
-        """Refuses elements that the sessions would refuse later, before any file or thread is made."""
+        """Refuses elements that the sessions would refuse later, before any file or thread is created."""
         used = []
         if own_manager:
             used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * bool(is_chief)

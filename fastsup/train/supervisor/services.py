@@ -1,4 +1,4 @@
-"""The parts of a Supervisor that work while it runs: its sessions, events, checkpoints and service threads."""
+"""The running parts of a Supervisor: its sessions, events, checkpoints and service threads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Sessions:
-    """Makes the sessions of a Supervisor, and ends them."""
+    """Creates the sessions of a Supervisor, and ends them."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Sessions:
             if isinstance(error, Exception):
                 sv.request_stop(error)
             sv.stop(close_summary_writer=close_summary_writer)
-            # If stop() hasn't raised the error, it is an OutOfRangeError, which the coordinator takes for the end of
-            # the input. Here it means that a checkpoint is cut short.
+            # If stop() hasn't raised the error, it is an OutOfRangeError, which the coordinator treats as the end of
+            # the input. Here, it means that a checkpoint is truncated.
             raise
 
     def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
@@ -115,7 +115,7 @@ class Sessions:
                 raise
             log_failed_end("Supervisor", error)
         finally:
-            # Cancels steps that still wait, for example in a queue. Nothing depends on the session now.
+            # Cancels steps that are still waiting, for example for a queue. Nothing depends on the session now.
             with contextlib.suppress(Exception):
                 session.close()
             stop_signals.release(held)
@@ -172,7 +172,7 @@ class Sessions:
             session._record_runs(self._profiler, current_origin("train"))
 
     def _abandon(self, session: Any) -> None:
-        """Ends the threads and the session that a failed start has left. Errors here would hide the first one."""
+        """Ends the threads and the session of a failed start. Doesn't raise errors, which would hide the first one."""
         if session is not None:
             self._sv._coord.request_stop()
             with contextlib.suppress(Exception):
@@ -228,7 +228,7 @@ class EventLog:
         self.has_graph: bool = False
 
     def write_graph(self) -> None:
-        """Writes the graph to the directory and, once for each event file, to the events."""
+        """Writes the graph to the directory and, once per event file, to the events."""
         if self._logdir:
             write_graph_as_text(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
         if not self.writer or self.has_graph:
@@ -238,11 +238,11 @@ class EventLog:
         self.has_graph = True
 
     def log_session_start(self, step: int) -> None:
-        """Tells readers to discard the later steps of an earlier run."""
+        """Makes readers discard the later steps of an earlier run."""
         self.writer.add_session_log(_SessionLog(status=_SessionLog.START), step)
 
     def log_checkpoint(self, path: Any, step: int) -> None:
-        """Notes that a checkpoint was saved."""
+        """Records that a checkpoint was saved."""
         self.writer.add_session_log(_SessionLog(status=_SessionLog.CHECKPOINT, checkpoint_path=path), step)
 
     def close(self) -> None:
@@ -250,16 +250,16 @@ class EventLog:
         writer = self.writer
         if not writer:
             return
-        # A closed FileWriter writes nothing and warns of each event.
+        # A closed FileWriter writes nothing, and warns about each event.
         if getattr(writer, "_closed", None) is not True:
-            # Without a step: the session in which it could be read may be closed.
+            # No step, because the session from which to read it may be closed.
             writer.add_session_log(_SessionLog(status=_SessionLog.STOP))
             writer.close()
-        # A reopened writer begins another file, which needs the graph too.
+        # A reopened writer starts another file, which also needs the graph.
         self.has_graph = False
 
     def close_after_error(self) -> None:
-        """Closes the event file, and only logs an error: it is often a consequence of the one that is raised."""
+        """Closes the event file. Only logs an error, which is often a consequence of the raised one."""
         try:
             self.close()
         except Exception as error:
@@ -276,7 +276,7 @@ class SupervisorSaves:
         self.path = path
 
     def save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
-        """Saves a checkpoint that is named by the step of its variables, and waits until it is written."""
+        """Saves a checkpoint named by the step of its variables, and waits until it is written."""
 
         def log_start() -> None:
             logging.info("Saving checkpoint to path %s", save_path)
@@ -286,7 +286,7 @@ class SupervisorSaves:
             return save_durably(saver, sess, save_path, global_step)
         if self.in_background:
             self._writer.prepare(sess, saver)
-        # The gate holds back steps from here on, so the step in the name is that of the variables.
+        # The gate blocks steps from here on, so the step in the name matches the variables.
         with no_interpreter_exit, sess.gate:
             step = None if global_step is None else self.read_step(sess, global_step)
             path = self._writer.save(sess, saver, save_path, step, log_start, in_background=self.in_background)
@@ -294,7 +294,7 @@ class SupervisorSaves:
 
     def read_step(self, sess: Any, global_step: Any) -> int:
         """Returns the value of the global step in a session."""
-        # Fetching the tensor of a variable, unlike the variable, is known to write nothing.
+        # Unlike fetching the variable, fetching its tensor is known to write nothing.
         tensor = self._graph.as_graph_element(global_step)
         return training_util.global_step(sess, tensor)  # type: ignore[no-any-return]
 
@@ -366,7 +366,7 @@ class SVStepCounterThread(_Service):
 
     def run_loop(self) -> None:
         steps, seconds = self._measure()
-        # A clock that is too coarse, or was set back, gives no rate.
+        # If the clock is too coarse or was set back, there is no rate.
         rate = steps / seconds if seconds > 0.0 else float("inf")
         writer = self._sv.summary_writer
         if writer:

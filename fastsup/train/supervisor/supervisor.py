@@ -1,4 +1,4 @@
-"""Supervisor: initializes or restores a model, and runs services during training, as TensorFlow's Supervisor does."""
+"""Supervisor, which initializes or restores a model and runs services during training, like TensorFlow's Supervisor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", 
 
 
 class SupervisorForwards:
-    """What programs read, assign and override in a Supervisor besides its public methods."""
+    """Members other than the public methods that programs read, assign and override in a Supervisor."""
 
     _executor: str
     _is_chief: bool
@@ -73,7 +73,7 @@ class SupervisorForwards:
     _get_first_op_from_collection = delegate("_elements", "first_of_collection")
     _default_global_step_tensor = delegate("_elements", "default_global_step")
     _write_graph = delegate("_event_log", "write_graph")
-    # TensorFlow doesn't have it. Each checkpoint of a Supervisor is saved by this method.
+    # TensorFlow doesn't have this method. It saves each checkpoint of a Supervisor.
     _save = delegate("_checkpoints", "save")
 
     @property
@@ -83,12 +83,12 @@ class SupervisorForwards:
 
     @property
     def coord(self) -> Any:
-        """The Coordinator of the services' threads. A program's own threads may use it too."""
+        """The Coordinator of the services' threads. A program's own threads may also use it."""
         return self._coord
 
     @property
     def session_manager(self) -> Any:
-        """The SessionManager that makes the sessions."""
+        """The SessionManager that creates the sessions."""
         return self._session_manager
 
     @property
@@ -172,7 +172,7 @@ class SupervisorForwards:
 class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[misc]
     """Runs a training program: initializes or restores its model, saves checkpoints, writes summaries, and stops it.
 
-    The checkpoints, the summaries and the rate of steps are services. Each runs in its own thread:
+    The checkpoints, the summaries and the step rate are services. Each runs in its own thread:
 
         sv = Supervisor(logdir=logdir)
         with sv.managed_session() as sess:
@@ -180,54 +180,55 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 sess.run(train_op)
 
     An error in the loop or in a service stops all threads, and is raised at the end of the block. The end of the input
-    (`tf.errors.OutOfRangeError`) stops them too, and isn't raised. If several replicas run the program, one of them is
+    (`tf.errors.OutOfRangeError`) also stops them, but isn't raised. If several replicas run the program, one of them is
     the chief: it initializes the model, saves checkpoints and writes summaries. The other replicas wait for the chief.
 
     Args:
       graph: the model's graph, which the constructor finalizes. Defaults to the default graph.
-      ready_op: 1-D string tensor: empty if the model is ready, else the names of missing variables. Defaults to the
-        graph's collection READY_OP, or else to a report of uninitialized variables. None: not checked.
+      ready_op: 1-D string tensor, which is empty if the model is ready, and otherwise contains the names of missing
+        variables. Defaults to the graph's collection READY_OP, or else to a report of uninitialized variables. If None,
+        the model isn't checked.
       ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. Defaults to the
-        collection READY_FOR_LOCAL_INIT_OP, or else to None. None: not checked.
-      is_chief: whether this replica initializes and restores the model. False: it waits for the chief.
+        collection READY_FOR_LOCAL_INIT_OP, or else to None.
+      is_chief: Whether this replica initializes and restores the model. If False, waits for the chief.
       init_op: operation that initializes a model without a checkpoint. Defaults to the collection INIT_OP, or else to
-        an operation that initializes all global variables. None: no operation.
+        an operation that initializes all global variables. If None, there is no operation.
       init_feed_dict: feeds of `init_op`.
       local_init_op: operation that runs in every new session. Defaults to the collection LOCAL_INIT_OP, or else to an
-        operation that initializes local variables and tables. None: no operation.
-      logdir: directory of the checkpoints and event files; made if it doesn't exist. None: neither is written.
+        operation that initializes local variables and tables. If None, there is no operation.
+      logdir: directory of the checkpoints and event files, which is created if necessary. If None, writes neither.
       summary_op: operation that computes a serialized Summary. Defaults to the collection SUMMARY_OP, or else to all
-        summaries merged. None: the summary service isn't started.
+        summaries merged. If None, the summary service isn't started.
       saver: `tf.compat.v1.train.Saver`. Defaults to the collection SAVERS, or else to a saver of all global variables.
-        None: nothing is saved or restored.
-      global_step: integer tensor or variable that counts steps. Defaults to the collection GLOBAL_STEP, or else to
-        the tensor of that name. None: checkpoints and summaries have no step.
-      save_summaries_secs: seconds between two summaries; 0 for none.
-      save_model_secs: seconds between two checkpoints; 0 for none.
-      recovery_wait_secs: the most seconds between two checks of a model that the chief gets ready.
-      stop_grace_secs: seconds that threads have to end after a stop was requested.
+        If None, saves and restores nothing.
+      global_step: integer tensor or variable that counts steps. Defaults to the collection GLOBAL_STEP, or else to the
+        tensor with that name. If None, checkpoints and summaries have no step.
+      save_summaries_secs: seconds between two summaries. If 0, writes none.
+      save_model_secs: seconds between two checkpoints. If 0, saves none.
+      recovery_wait_secs: maximum seconds between two checks of a model that the chief prepares.
+      stop_grace_secs: seconds that threads get to end after a stop is requested.
       checkpoint_basename: base name of the checkpoint files.
-      session_manager: SessionManager that makes the sessions. None: one is made from the arguments above.
-      summary_writer: writer of the events. Defaults to a FileWriter for `logdir`. None: no events are written.
+      session_manager: SessionManager that creates the sessions. If None, one is created from the arguments above.
+      summary_writer: writer of the events. Defaults to a FileWriter for `logdir`. If None, writes no events.
       init_fn: function of the session, called after `init_op` for a model without a checkpoint.
       local_init_run_options: RunOptions for `local_init_op`.
       executor: executor mode of the sessions, as for `fastsup.Session`.
-      async_save: whether checkpoints are written in the background.
-      stray_threads: the end of a finished run of which a thread outlives `stop_grace_secs`. "warn": a warning with the
-        thread's name and stack. "raise": a RuntimeError, as in TensorFlow.
-      handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end a `managed_session` between two
+      async_save: Whether checkpoints are written in the background.
+      stray_threads: how to handle threads that outlive `stop_grace_secs` after the run. "warn" logs a warning with each
+        thread's name and stack. "raise" raises a RuntimeError, as in TensorFlow.
+      handle_signals: Whether SIGTERM and SIGINT, unless the program handles them, end a `managed_session` between two
         steps, with a checkpoint, and then the program, with exit code 143 or KeyboardInterrupt. A second signal of the
-        same kind ends the program immediately. None: True for the chief with a `logdir`, which saves.
-      profiler: `fastsup.HookProfiler` that records the runs of the thread that makes the session. None: the profiler of
-        the whole program, if one is on.
+        same kind ends the program immediately. If None, True for the chief with a `logdir`, which saves.
+      profiler: `fastsup.HookProfiler` that records the runs of the thread that creates the session. If None, uses the
+        profiler of the whole program, if one is on.
 
     Raises:
-      RuntimeError: eager execution is enabled.
-      AttributeError: `graph` isn't a graph, or `saver` isn't a saver.
-      TypeError: an argument is of another wrong type.
-      ValueError: an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
+      RuntimeError: If eager execution is enabled.
+      AttributeError: If `graph` isn't a graph, or `saver` isn't a saver.
+      TypeError: If another argument has the wrong type.
+      ValueError: If an argument has an invalid value or belongs to another graph, or this replica isn't the chief and a
         variable has no device.
-      tf.errors.OpError: `logdir` couldn't be made.
+      tf.errors.OpError: If `logdir` couldn't be created.
     """
 
     USE_DEFAULT = USE_DEFAULT
@@ -296,7 +297,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         self._coord = coordinator.Coordinator()
         self._sessions = Sessions(self, init_fn, profiler, handle_signals, stop_grace_secs, stray_threads == "warn")
         with self._graph.as_default():
-            # In TensorFlow's order, which the names of the new operations depend on.
+            # In TensorFlow's order, which determines the names of the new operations.
             self._init_ready_op(ready_op, ready_for_local_init_op)
             self._init_init_op(init_op, init_feed_dict)
             self._init_local_init_op(local_init_op)
@@ -314,7 +315,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         self._verify_setup()
         if async_save:
             add_reads_without_copy(self._graph)
-        # Makes a directory and a thread, so it comes after all checks.
+        # Creates a directory and a thread, so it follows all checks.
         makes_writer = summary_writer is self.USE_DEFAULT
         if makes_writer or not is_chief:
             summary_writer = tf_summary.FileWriter(self._logdir) if self._logdir else None
@@ -329,20 +330,20 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Any]:
-        """A block with a session whose model is ready. At its end all threads are stopped and the session is closed.
+        """Returns a context manager for a session with a ready model. At its end, stops all threads and closes it.
 
         Args:
           master: the execution engine to connect to.
           config: ConfigProto of the session, or None.
-          start_standard_services: whether to start the services (in the chief) and the queue runners.
-          close_summary_writer: whether to close the summary writer at the end.
+          start_standard_services: Whether to start the services (in the chief) and the queue runners.
+          close_summary_writer: Whether to close the summary writer at the end.
 
         Returns:
-          A context manager that gives the session.
+          A context manager that yields the session.
 
         Raises:
-          Exception: the first error of the block or of a thread. `tf.errors.OutOfRangeError` is the end of the input
-            and isn't raised, unless it occurs while the session is made.
+          Exception: The first error of the block or of a thread. `tf.errors.OutOfRangeError` is the end of the input
+            and isn't raised, unless it occurs while the session is created.
         """
         yield from self._sessions.managed(master, config, start_standard_services, close_summary_writer)
 
@@ -354,26 +355,26 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Any:
-        """Makes a session whose model is ready. The chief gets the model ready; every other replica waits for that.
+        """Creates a session whose model is ready. The chief prepares the model, and every other replica waits for it.
 
         Args:
           master: the execution engine to connect to.
           config: ConfigProto of the session, or None.
-          wait_for_checkpoint: whether a chief waits for a first checkpoint.
-          max_wait_secs: seconds to wait at most.
-          start_standard_services: whether to start the services (in the chief) and the queue runners.
+          wait_for_checkpoint: Whether a chief waits for a first checkpoint.
+          max_wait_secs: maximum seconds to wait.
+          start_standard_services: Whether to start the services (in the chief) and the queue runners.
 
         Returns:
-          The session, which the caller has to close.
+          The session, which the caller must close.
 
         Raises:
-          RuntimeError: the model isn't ready after it was initialized.
-          tf.errors.DeadlineExceededError: the chief hadn't got the model ready after `max_wait_secs`.
+          RuntimeError: If the model isn't ready after it was initialized.
+          tf.errors.DeadlineExceededError: If the chief hasn't prepared the model after `max_wait_secs`.
         """
         return self._sessions.prepare(master, config, wait_for_checkpoint, max_wait_secs, start_standard_services)
 
     def start_standard_services(self, sess: Any) -> list[threading.Thread] | None:
-        """Starts the services: for summaries, for the rate of steps, and for checkpoints.
+        """Starts the services for summaries, for the step rate, and for checkpoints.
 
         `prepare_or_wait_for_session` and `managed_session` call this method. A service isn't started if its interval is
         0, or if it has nothing to do.
@@ -382,10 +383,10 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           sess: the session in which the services run.
 
         Returns:
-          The started threads; None without a `logdir`.
+          The started threads, or None without a `logdir`.
 
         Raises:
-          RuntimeError: this Supervisor isn't the chief.
+          RuntimeError: If this Supervisor isn't the chief.
         """
         return start_services(self, sess)
 
@@ -401,7 +402,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The started threads.
 
         Raises:
-          RuntimeError: eager execution is enabled.
+          RuntimeError: If eager execution is enabled.
         """
         if context.executing_eagerly():
             raise RuntimeError("Queues are not compatible with eager execution.")
@@ -419,7 +420,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         """Starts a thread that calls a function repeatedly until a stop is requested. `stop()` waits for the thread.
 
         Args:
-          timer_interval_secs: seconds from one call to the next. None: no pause between two calls.
+          timer_interval_secs: seconds from one call to the next. If None, there is no pause between two calls.
           target: the function.
           args: its positional arguments, or None.
           kwargs: its keyword arguments, or None.
@@ -428,8 +429,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           The started thread.
 
         Raises:
-          ValueError: `timer_interval_secs` is infinite, or arguments were given without a function.
-          TypeError: `target` can't be called, or `timer_interval_secs` isn't a number.
+          ValueError: If `timer_interval_secs` is infinite, or arguments were given without a function.
+          TypeError: If `target` can't be called, or `timer_interval_secs` isn't a number.
         """
         check_seconds("timer_interval_secs", timer_interval_secs, "pass None for no pause between two calls")
         if target is not None and not callable(target):
@@ -443,14 +444,13 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
     def stop(self, threads: Any = None, close_summary_writer: bool = True, ignore_live_threads: bool = False) -> None:
         """Stops the services and waits for their threads. The session stays open.
 
-        Args:
-          threads: threads to wait for, in addition to the services', the queue runners' and those of `loop()`.
-          close_summary_writer: whether to close the summary writer.
-          ignore_live_threads: whether to ignore threads that outlive `stop_grace_secs`.
+        threads: threads to wait for, in addition to those of the services, the queue runners and `loop()`.
+        close_summary_writer: Whether to close the summary writer.
+        ignore_live_threads: Whether to ignore threads that outlive `stop_grace_secs`.
 
         Raises:
-          RuntimeError: a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
-          Exception: the first error that was reported to the coordinator.
+          RuntimeError: If a thread outlived `stop_grace_secs` and `stray_threads` is "raise".
+          Exception: The first error that was reported to the coordinator.
         """
         self._sessions.stop(threads, close_summary_writer, ignore_live_threads)
 
@@ -464,7 +464,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
     def should_stop(self) -> bool:
         """Returns True if a stop was requested."""
-        # Loops call this in every step: no other work here.
+        # Loops call this in every step, so do nothing else here.
         return self._coord.should_stop()  # type: ignore[no-any-return]
 
     def stop_on_exception(self) -> contextlib.AbstractContextManager[None]:
@@ -482,11 +482,11 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         Args:
           sess: session in which the global step is read.
           summary: a Summary, or a serialized one.
-          global_step: the step of the summary. None: the present global step.
+          global_step: the step of the summary. Defaults to the current global step.
 
         Raises:
-          TypeError: `summary` isn't a summary.
-          RuntimeError: the Supervisor has no summary writer.
+          TypeError: If `summary` isn't a summary.
+          RuntimeError: If the Supervisor has no summary writer.
         """
         if not self._summary_writer:
             raise RuntimeError("Writing a summary requires a summary writer.")

@@ -1,4 +1,4 @@
-"""Records a program's `tf.function`: each call is a step, unless it is inside another recording."""
+"""Records a program's `tf.function`s. Each call is a step, unless it is inside another recording."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["replacements"]
 
 
 def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
-    """The replacement of a TensorFlow method while a profiler is on."""
+    """Yields the replacement of a TensorFlow method while a profiler is on."""
     replaced = functools.partial(
         recorded_calls,
         phase=RUNTIME,
         key_of=_code_of,
         origin_of=_origin_of,
         session_info_of=_runner_of,
-        # In another function it is traced.
+        # In another function, it is traced.
         is_a_step=polymorphic_function.context.executing_eagerly,
     )
     yield polymorphic_function.Function, "__call__", replaced
 
 
 def _code_of(function: Any) -> Any:
-    """The code of the Python function, as TensorFlow counts its calls by."""
+    """Returns the Python function's code, by which TensorFlow counts its calls."""
     return function._key_for_call_stats
 
 

@@ -1,4 +1,4 @@
-"""The probe of the calls of a `fastsup.function`: a row for each trace, and for what TensorFlow runs in its place."""
+"""The probe of a `fastsup.function`'s calls, with a row for each trace and for the calls that TensorFlow runs."""
 
 import functools
 import weakref
@@ -17,10 +17,10 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.tracing import signature_text
 
-# The most traces of one function, and reasons why TensorFlow runs it, that have a row each.
+# Maximum number of one function's traces, and reasons why TensorFlow runs it, that have their own rows.
 cdef Py_ssize_t MAX_ROWS = 32
 
-# The rows of a call before a trace is known, and of the traces beyond the limit.
+# The rows of a call before its trace is known, and of traces beyond the limit.
 FIRST_CALL = "first call"
 OTHER_TRACES = "other traces"
 
@@ -83,7 +83,7 @@ cdef class FunctionProbe(CallProbe):
         return stats
 
     cdef SpanStats stats_by_tensorflow(self, str reason):
-        """The statistics of calls that TensorFlow runs, for one reason."""
+        """Returns the statistics of calls that TensorFlow runs for one reason."""
         if reason not in self.reasons and len(self.reasons) >= MAX_ROWS:
             return self.runtime_stats(OTHER_TRACES)
         self.reasons.add(reason)
@@ -96,10 +96,10 @@ cdef class FunctionProbe(CallProbe):
 
 
 def executors_of(dict stats_by_step):
-    """The executors of a function's traces, as `Recorder.new_caller` wants them.
+    """Returns the executors of a function's traces, as required by `Recorder.new_caller`.
 
     Args:
-      stats_by_step: those of its probe.
+      stats_by_step: the statistics of its probe.
     """
     cdef LiftedStep step
     cdef SpanStats stats
@@ -114,13 +114,13 @@ def executors_of(dict stats_by_step):
 
 
 def new_function_probe(Recorder recorder not None, function, frame, dict probes not None):
-    """Makes the probe of a function's calls.
+    """Creates the probe of a function's calls.
 
     Args:
-      recorder: the recorder that the calls are recorded by.
+      recorder: the recorder for the calls.
       function: the function.
       frame: the frame of the first call.
-      probes: the probes by id of the function, which this one is added to. The end of the function removes it.
+      probes: the probes by id of the function, to which this one is added. It is removed when the function is deleted.
     """
     cdef FunctionProbe probe = FunctionProbe.__new__(FunctionProbe)
     number = id(function)

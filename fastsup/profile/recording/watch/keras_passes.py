@@ -54,7 +54,7 @@ _Method = Callable[..., Any]
 
 
 def begin_batch(method: _Method) -> _Method:
-    """A batch begins."""
+    """Wraps the method that is called when a batch starts."""
 
     @functools.wraps(method)
     def on_batch_begin(self: Any, batch: int, logs: Any = None) -> None:
@@ -70,7 +70,7 @@ def begin_batch(method: _Method) -> _Method:
 
 
 def end_batch(method: _Method) -> _Method:
-    """A batch ends."""
+    """Wraps the method that is called when a batch ends."""
 
     @functools.wraps(method)
     def on_batch_end(self: Any, batch: int, logs: Any = None) -> None:
@@ -86,7 +86,7 @@ def end_batch(method: _Method) -> _Method:
 
 
 def begin_loop(method: _Method, names: Sequence[str]) -> _Method:
-    """The loop begins. From here on its callbacks' methods of these names are recorded."""
+    """Wraps the method that is called when the loop starts. From then on, records callbacks by these names."""
 
     @functools.wraps(method)
     def on_begin(self: Any, logs: Any = None) -> None:
@@ -99,7 +99,7 @@ def begin_loop(method: _Method, names: Sequence[str]) -> _Method:
 
 
 def between_batches(method: _Method) -> _Method:
-    """The begin or end of an epoch, or the end of the loop."""
+    """Wraps a method that is called when an epoch starts or ends, or when the loop ends."""
 
     @functools.wraps(method)
     def on_event(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -112,7 +112,7 @@ def between_batches(method: _Method) -> _Method:
 
 
 def timed_batch_part(function: _Method, phase: str) -> _Method:
-    """A function of one argument that is called for each batch, at less cost than `timed` has.
+    """Wraps a function with one argument that is called for each batch, at lower cost than `timed`.
 
     Args:
       function: the function. A call whose argument is false, such as empty logs, isn't recorded.
@@ -131,9 +131,9 @@ def timed_batch_part(function: _Method, phase: str) -> _Method:
     return batch_part
 
 
-# Keras's methods that are passes, and what each calls for a batch.
+# Keras's methods that are passes, and the function that each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
-# The phases of the whole program that they are.
+# Their phases in the whole program.
 _PHASES = {"fit": "train", "evaluate": "evaluate", "predict": "predict"}
 _MODES = ("train", "test", "predict")
 _EVENTS = (
@@ -141,25 +141,25 @@ _EVENTS = (
     *("on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"),
     *(f"on_{mode}_{event}" for mode in _MODES for event in ("begin", "end", "batch_begin", "batch_end")),
 )
-# How backends are written.
+# The spelling of backend names.
 _BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": BY_PYTORCH}
 _KERAS_2 = "TensorFlow (Keras 2)"
-# The attribute that `fastsup.keras.accelerate` gives a model.
+# The attribute that `fastsup.keras.accelerate` sets on a model.
 _ACCELERATION = "_fastsup_acceleration"
-# The attribute of an iterator over epochs that has its `TimedInput`.
+# The attribute of an iterator over epochs with its `TimedInput`.
 _TIMED_INPUT = "_fastsup_timed_input"
-# Ends an iterator.
+# Closes an iterator.
 _END = object()
 # Takes a batch from a Python iterator.
 _wait: Callable[[Iterator[Any]], Any] = timed_batch_part(lambda batches: next(batches, _END), INPUT_WAIT)
-# What makes numbers of logs.
+# Converts logs to numbers.
 _timed_logs = functools.partial(timed_batch_part, phase=LOGS)
 # Takes the first batch of an epoch.
 _first = timed(next, OPEN_INPUT)
 
 
 def replacements(keras: ModuleType) -> Iterator[Replacement]:
-    """The replacements of methods of Keras classes while a profiler is on."""
+    """Yields the replacements of methods of Keras classes while a profiler is on."""
     package = keras.Model.__module__.partition(".")[0]
     yield from _of_models(keras.Model)
     yield from _of_callbacks(keras.callbacks.CallbackList)
@@ -176,7 +176,7 @@ def replacements(keras: ModuleType) -> Iterator[Replacement]:
 
 
 def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
-    """The same for Keras 2, whose step takes its input itself, unseen."""
+    """Yields the replacements for Keras 2, whose step takes its input internally."""
     yield from _of_models(tf_keras.Model)
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
 
@@ -220,7 +220,7 @@ def _class_with(kind: type, name: str) -> type:
 
 
 def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[..., Any]:
-    """`fit`, `evaluate` or `predict`, recorded where a profiler is on, or among its callbacks."""
+    """Records `fit`, `evaluate` or `predict` if a profiler is on or among the callbacks."""
     place = list(inspect.signature(method).parameters).index("callbacks") - 1
 
     @functools.wraps(method)
@@ -251,7 +251,7 @@ def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[.
 
 
 def _runner_of(model: Any, function: str, row: str | None = None) -> dict[str, Any]:
-    """What runs a model's function, as `Recorder.new_caller` wants it."""
+    """Returns the executor of a model's function, as required by `Recorder.new_caller`."""
     if getattr(model, function, None) is None:
         return {}
     keras: Any = sys.modules.get("keras")
@@ -274,20 +274,20 @@ def _origin_of(name: str, model: Any, frame: FrameType) -> SessionOrigin:
 
 
 def _runner_of_calls(name: str, model: weakref.ref[Any]) -> dict[str, Any]:
-    """What runs a model's method for a single batch, as `_runner_of` says it; nothing if the model is gone."""
+    """Returns the executor of a model's method for a single batch, like `_runner_of`, or {} if the model is deleted."""
     found = model()
     return {} if found is None else _runner_of(found, f"{name.partition('_')[0]}_function", name)
 
 
 def _accelerated(model: Any) -> Sequence[Any]:
-    """The `fastsup.keras.FunctionReport`s of a model that is accelerated; else none."""
+    """Returns the `fastsup.keras.FunctionReport`s of an accelerated model, or an empty sequence."""
     acceleration = getattr(model, _ACCELERATION, None)
     functions: Sequence[Any] = () if acceleration is None else acceleration.report(model)
     return functions
 
 
 def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The constructor of an iterator over epochs, whose dataset is timed."""
+    """Returns the constructor of an iterator over epochs whose dataset is timed."""
 
     @functools.wraps(method)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -296,7 +296,7 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
             return
         from fastsup.profile.recording.watch.timed_input import timed_input
 
-        # The input of an accelerated model has the dataset in it.
+        # The input of an accelerated model contains the dataset.
         dataset = self._distributed_dataset
         is_ours = getattr(dataset, "has_own_dataset", False)
         timed = timed_input(dataset.dataset if is_ours else dataset)
@@ -311,7 +311,7 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _profiler_among(callbacks: Any) -> Any:
-    """The callback that has a recorder as `profiler` and wants to know when it has recorded, or None."""
+    """Returns the callback whose `profiler` is a recorder and that is notified of the recording's end, or None."""
     callbacks = getattr(callbacks, "callbacks", callbacks)
     for callback in callbacks if isinstance(callbacks, list | tuple) else (callbacks,):
         if isinstance(getattr(callback, "profiler", None), Recorder) and hasattr(callback, "on_profile_end"):
@@ -320,7 +320,7 @@ def _profiler_among(callbacks: Any) -> Any:
 
 
 def _with_timed_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Creates a Python iterator over batches, and times the wait for each."""
+    """Creates a Python iterator over batches that times the wait for each batch."""
 
     def waited_for(batches: Iterator[Any]) -> Iterator[Any]:
         while (batch := _wait(batches)) is not _END:
@@ -335,7 +335,7 @@ def _with_timed_batches(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The generator of an epoch's batches, whose first one opens the input."""
+    """Returns the generator of an epoch's batches. The first batch opens the input."""
 
     def first_of(self: Any, batches: Iterator[Any]) -> Iterator[Any]:
         timed_input, around = vars(self).get(_TIMED_INPUT), pass_of_this_thread()

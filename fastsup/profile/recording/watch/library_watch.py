@@ -1,4 +1,4 @@
-"""Has TensorFlow and Keras recorded while a profiler is on. The code of fastsup calls its probe instead."""
+"""Records TensorFlow and Keras while a profiler is on. fastsup's own code calls its probe instead."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _REPLACEMENTS = Replacements(
 
 
 class LibraryWatch:
-    """Watches libraries from `start` to `stop`, each of which may be called twice."""
+    """Observes libraries from `start` to `stop`. Each may be called twice."""
 
     def __init__(self) -> None:
         self._started = False
 
     def start(self) -> None:
-        """Starts watching: now, or as soon as the program imports a library."""
+        """Starts to observe, now or as soon as the program imports a library."""
         if not self._started:
             self._started = True
             _REPLACEMENTS.start()
 
     def stop(self) -> None:
-        """Ends watching, and restores the libraries unless another profiler is on."""
+        """Stops observing, and restores the libraries unless another profiler is on."""
         if self._started:
             self._started = False
             _REPLACEMENTS.stop()

@@ -18,12 +18,12 @@ cdef class CallProbe(RecorderProbe):
 cdef class PassProbe(RecorderProbe):
     cdef fs_scope scope
     cdef bint entered
-    # How many spans are around the pass.
+    # The number of spans around the pass.
     cdef int32_t depth
-    # Between the begin and the end of a batch; and in what the loop calls for it.
+    # Whether a batch is running, and whether the loop's function for it is running.
     cdef bint in_batch
     cdef bint in_function
-    # The pass's own code: before the loop, around each batch, and between epochs. What it calls for each batch.
+    # The pass's own code: before the loop, around each batch, and between epochs. Then its function for each batch.
     cdef SpanStats setup_stats
     cdef SpanStats loop_stats
     cdef SpanStats epochs_stats
@@ -34,9 +34,9 @@ cdef class PassProbe(RecorderProbe):
     cdef RecorderProbe of_threads
     # The methods of callbacks that are replaced.
     cdef list timed_methods
-    # The `TimedInput`s that it takes batches from, each with what it had waited for before.
+    # The `TimedInput`s that it takes batches from, each with the wait before the pass.
     cdef list inputs
-    # Whether steps are left out, so that what has been waited for in them isn't counted.
+    # True if steps are skipped, so that the waits in them aren't counted.
     cdef bint skips_waits
 
     cdef int unwind(self) except -1
@@ -48,12 +48,12 @@ cdef class PassProbe(RecorderProbe):
 
 
 cdef class TimedMethod:
-    # The method, of which callback it is, and what its place in the callback's dictionary had before, or None.
+    # The method, its callback, and the previous value in the callback's dictionary, or None.
     cdef object method
     cdef object callback
     cdef str name
     cdef object replaced
-    # The function that is there now.
+    # The current function.
     cdef object placed
     cdef PassProbe probe
     cdef SpanStats stats

@@ -1,8 +1,8 @@
 """Records calls that are steps themselves: passes, single calls, and functions within them.
 
-A pass is a call that runs all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment it is
-in its own code, in a callback's method, or in its function for each batch. Functions of Python that stand in the place
-of Keras's methods (keras_passes.py) tell which: the interpreter calls them at less cost than compiled ones.
+A pass is a call that runs all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment, it is
+in its own code, in a callback's method, or in its function for each batch. Python functions that replace Keras's
+methods (keras_passes.py) report which, because calling them costs less than calling compiled ones.
 """
 
 import functools
@@ -31,7 +31,7 @@ cdef class CallProbe(RecorderProbe):
     """Records the calls of one function from one line of the program, each as a step."""
 
     cdef int setup_calls(self, object recorder, object origin, object session_info, str phase, str detail) except -1:
-        """Begins to record."""
+        """Starts recording."""
         recorder.interrupt_here()
         self.setup(recorder, recorder.new_caller(origin, session_info), (), False)
         self.main_stats = self.recorder.stats_of(self.session, SESSION, phase, detail)
@@ -39,7 +39,7 @@ cdef class CallProbe(RecorderProbe):
         return 0
 
     cdef object make(self, object function, tuple args, dict kwargs):
-        """Makes a call, as a step."""
+        """Runs a call as a step."""
         cdef fs_scope scope
         self.begin(&scope)
         try:
@@ -52,29 +52,29 @@ cdef class CallProbe(RecorderProbe):
         return result
 
     cdef int called(self) except -1:
-        """After a call has returned, the part to charge is known."""
+        """Called after a call has returned, when the part to charge is known."""
         return 0
 
     cdef int charge_to(self, SpanStats stats) except -1:
-        """Charges the call under way to other statistics."""
+        """Charges the current call to other statistics."""
         fs_span_charge_to(trace_of_this_thread(self.recorder), &stats.c)
         return 0
 
 
 def recorded_calls(method, str phase not None, key_of, origin_of, session_info_of, is_a_step=None):
-    """A method of an object of another library's, each call of which is a step if nothing is recorded around it.
+    """Wraps a method of another library's object. Each call is a step if nothing is recorded around it.
 
     Args:
       method: the method.
       phase: the phase of the rows of the calls.
-      key_of: function of the object that returns what tells its calls from those of others; None for its type and the
-        place of the call.
-      origin_of: function of the object and the frame of a call that returns the call's `SessionOrigin`.
-      session_info_of: function of a weak reference to the object that returns what `Recorder.new_caller` takes as
-        `session_info` returns.
-      is_a_step: function without arguments that returns False where a call isn't a step; None if each is one.
+      key_of: function of the object that returns a key that distinguishes its calls from others, or None to use its
+        type and the place of the call.
+      origin_of: function of the object and a call's frame that returns the call's `SessionOrigin`.
+      session_info_of: function of a weak reference to the object that returns the same as `session_info` of
+        `Recorder.new_caller`.
+      is_a_step: function without arguments that returns False if a call isn't a step, or None if each call is one.
     """
-    # By what tells calls apart, which is kept: the id of an object that is gone may become another's.
+    # By the key, which is kept alive, because the id of a deleted object may be reused.
     cdef dict probes = {}
 
     @functools.wraps(method)
@@ -100,14 +100,14 @@ def recorded_calls(method, str phase not None, key_of, origin_of, session_info_o
 
 
 def timed(function, str phase, detail_of=None, bint of_session=False):
-    """Any function: a phase of the callback that calls it, or of the session itself. Once if it calls itself.
+    """Wraps any function as a phase of the calling callback, or of the session. Recursive calls are recorded once.
 
     Args:
       function: the function.
       phase: name of the phase.
-      detail_of: function that gets the phase around the call, or "", and then the same arguments, and returns the detail
-        of the row; None for none.
-      of_session: True for a phase of the session, also within a callback.
+      detail_of: function of the surrounding phase (or "") and the call's arguments that returns the detail of the row,
+        or None.
+      of_session: True for a phase of the session, even within a callback.
     """
     @functools.wraps(function)
     def timed_function(*args, **kwargs):
@@ -126,19 +126,19 @@ def timed(function, str phase, detail_of=None, bint of_session=False):
 
 
 cdef inline PassProbe pass_here():
-    """The pass that this thread is in, if nothing else is recorded within it now; else None."""
+    """Returns this thread's current pass if nothing else is recorded within it now, or None."""
     cdef Probe probe = probe_here()
     return <PassProbe> probe if isinstance(probe, PassProbe) else None
 
 
 cdef class PassProbe(RecorderProbe):
-    """A context manager: a pass, recorded from its begin to its end.
+    """A context manager that records a pass.
 
     Args:
       recorder: the `Recorder`.
       origin: its `SessionOrigin`.
       function: name of the function that the pass calls for each batch.
-      session_info: as for `Recorder.new_caller`: what runs that function.
+      session_info: as for `Recorder.new_caller`, with the executor of that function.
     """
 
     def __init__(self, Recorder recorder not None, origin, str function not None, session_info):
@@ -156,7 +156,7 @@ cdef class PassProbe(RecorderProbe):
         if self.entered:
             raise RuntimeError("The pass has already started.")
         if around is not None and around.in_function:
-            # What was called for a batch has ended the input: an evaluation follows.
+            # The call for a batch reached the end of the input, and an evaluation follows.
             around.settle()
         if around is not None:
             around.leave_loop()
@@ -180,7 +180,7 @@ cdef class PassProbe(RecorderProbe):
         self.close()
 
     cdef int unwind(self) except -1:
-        """Leaves what the pass is in, except for its own code."""
+        """Leaves everything that the pass is in, except its own code."""
         cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
         while trace.depth > self.depth + 1:
             fs_span_leave(trace)
@@ -188,8 +188,7 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     def begin_loop(self, callback_list, names):
-        """The loop begins. From here on, methods of its callbacks are recorded. Does nothing for a loop within the pass.
-        """
+        """Called when the loop starts. Records its callbacks' methods from here on. Ignores a loop within the pass."""
         if self.callback_list is not None:
             return
         self.callback_list = callback_list
@@ -199,7 +198,7 @@ cdef class PassProbe(RecorderProbe):
         fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.epochs_stats.c)
 
     def begin_batch(self):
-        """A batch begins."""
+        """Called when a batch starts."""
         self.unwind()
         fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_STEP, &self.loop_stats.c)
         self.in_batch = True
@@ -209,21 +208,21 @@ cdef class PassProbe(RecorderProbe):
             self.inputs = [(timed_input, timed_input.read()) for timed_input, _ in self.inputs]
 
     def begin_function(self):
-        """What the loop calls for the batch begins."""
+        """Called when the loop's function for the batch starts."""
         fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.function_stats.c)
         self.in_function = True
 
     def end_function(self):
-        """It has returned."""
+        """Called when that function has returned."""
         if self.in_function:
             self.unwind()
 
     def end_batch(self):
-        """The batch is complete."""
+        """Called when the batch is complete."""
         self.leave_batch()
 
     def leave_batches(self):
-        """An epoch begins or ends, or the loop."""
+        """Called when an epoch starts or ends, or when the loop ends."""
         self.settle()
         self.leave_loop()
 
@@ -234,7 +233,7 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     cdef int settle(self) except -1:
-        """Ends a batch that isn't counted: the input has ended, or the pass fails in it."""
+        """Ends a batch that isn't counted, because the input has ended or the pass failed."""
         if self.in_batch:
             self.unwind()
             fs_step_uncount(<fs_thread_trace*> self.scope.trace)
@@ -242,14 +241,14 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     cdef int leave_loop(self) except -1:
-        """Charges the pass's own code since the last batch to what it does between epochs."""
+        """Charges the pass's own code since the last batch to its work between epochs."""
         cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
         if not self.in_batch and trace.depth == self.depth + 1:
             fs_span_charge_to(trace, &self.epochs_stats.c)
         return 0
 
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside):
-        """The statistics of a callback's method in this pass."""
+        """Returns the statistics of a callback's method in this pass."""
         cdef HookStats known = self.recorder.stats_of_hook(callback)
         cdef SpanStats stats = self.recorder.stats_of(
             self.session, known.name + IN_A_THREAD if aside else known.name, name, ""
@@ -258,9 +257,9 @@ cdef class PassProbe(RecorderProbe):
         return stats
 
     cdef int watch(self, object callbacks, object names) except -1:
-        """Has methods of callbacks recorded until the pass ends: those that Keras doesn't leave empty.
+        """Records methods of callbacks until the pass ends, except those that Keras leaves empty.
 
-        Callbacks that are watched already are left as they are.
+        Callbacks that are already recorded don't change.
         """
         found = [
             callback for callback in callbacks
@@ -277,14 +276,14 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     def waits_for(self, timed_input):
-        """Has the wait for an input counted from now on."""
+        """Counts the wait for an input from now on."""
         if not any(known is timed_input for known, _ in self.inputs):
             self.inputs.append((timed_input, timed_input.read()))
             self.skips_waits = self.skips_waits or (<fs_thread_trace*> self.scope.trace).muted
 
 
 cdef class TimedMethod:
-    """Has a callback's method recorded, by a function in the callback's dictionary, as long as a pass is recorded."""
+    """Records a callback's method through a function in the callback's dictionary, while a pass is recorded."""
 
     def __init__(self, PassProbe probe not None, callback, str name not None, method):
         self.probe, self.callback, self.name, self.method = probe, callback, name, method
@@ -293,11 +292,10 @@ cdef class TimedMethod:
         self.placed = vars(callback)[name] = timed_method(self, method)
 
     def enter(self):
-        """A call of the method starts.
+        """Called when the method starts.
 
         Returns:
-          None if it is recorded in this thread's pass, and `leave` is to be called after it. Else a function to call in
-          its place.
+          None if it is recorded in this thread's pass; call `leave` afterwards. Otherwise a function to call instead.
         """
         cdef PassProbe here = pass_here()
         cdef SpanStats stats = self.stats
@@ -309,13 +307,13 @@ cdef class TimedMethod:
         return None
 
     def leave(self):
-        """The call has returned, or failed."""
+        """Called when the method has returned or failed."""
         cdef PassProbe here = pass_here()
         if here is not None:
             fs_span_leave(<fs_thread_trace*> here.scope.trace)
 
     def call_aside(self, *args, **kwargs):
-        """Calls the method in a thread that Keras has given it, at the same time as its loop."""
+        """Calls the method in another thread of Keras, at the same time as the loop."""
         cdef fs_scope scope
         cdef SpanStats stats = self.probe.stats_of_method(self.callback, self.name, True)
         cdef fs_thread_trace* trace = trace_of_this_thread(self.probe.recorder)
@@ -327,7 +325,7 @@ cdef class TimedMethod:
             fs_scope_end(&scope)
 
     def restore(self):
-        """Restores the callback's own method, unless the program has replaced it since."""
+        """Restores the callback's own method, unless the program has replaced it."""
         place = vars(self.callback)
         if place.get(self.name) is self.placed:
             if self.replaced is None:
@@ -337,19 +335,18 @@ cdef class TimedMethod:
 
 
 def pass_of_this_thread():
-    """Returns the `PassProbe` that this thread is in; None if it is in none, or in a step of something else."""
+    """Returns this thread's current `PassProbe`, or None, also in a step of something else."""
     return pass_here()
 
 
 def pass_of_list(callback_list):
-    """Returns the `PassProbe` that this thread is in and whose loop calls a list of callbacks; None if there is none.
-    """
+    """Returns this thread's `PassProbe` whose loop calls a list of callbacks, or None."""
     cdef PassProbe here = pass_here()
     return here if here is not None and here.callback_list is callback_list else None
 
 
 def enter_phase(str phase):
-    """A part of a batch starts. Returns whether it is recorded, and `leave_phase` is to be called after it."""
+    """Called when a part of a batch starts. Returns True if it is recorded; call `leave_phase` afterwards."""
     cdef RecorderProbe here = recorded_here()
     if here is None:
         return False
@@ -361,7 +358,7 @@ def enter_phase(str phase):
 
 
 def leave_phase():
-    """The part is complete."""
+    """Called when the part is complete."""
     cdef RecorderProbe here = recorded_here()
     if here is not None:
         fs_span_leave(trace_of_this_thread(here.recorder))

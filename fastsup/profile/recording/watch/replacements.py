@@ -1,4 +1,4 @@
-"""Attributes of other libraries that are replaced while a profiler is on, as soon as these are imported."""
+"""Replaces attributes of other libraries while a profiler is on, as soon as the libraries are imported."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import Any
 
 __all__ = ["Replacement", "Replacements"]
 
-# The owner of an attribute, its name, and a function from what it is to what stands in its place.
+# The owner of an attribute, its name, and a function from its value to the replacement.
 Replacement = tuple[Any, str, Callable[[Any], Any]]
 _ABSENT = object()
 
 
 class Replacements:
-    """Replaces attributes between `start` and `stop`, which may be called several times: the last `stop` restores them.
+    """Replaces attributes between `start` and `stop`. Both may be called several times; the last `stop` restores them.
 
     Args:
-      of_modules: by name of a module, a function that gets it and returns what to replace.
+      of_modules: dictionary from module names to functions of the module that return the replacements.
     """
 
     def __init__(self, of_modules: Mapping[str, Callable[[ModuleType], Iterator[Replacement]]]) -> None:
         self._of_modules = of_modules
         self._lock = threading.RLock()
         self._users = 0
-        # Of each attribute that is replaced: its owner, its name, what the owner had there itself.
+        # For each replaced attribute: its owner, its name, and the owner's own value.
         self._replaced: list[tuple[Any, str, Any]] = []
         self._finders: list[_AfterImport] = []
 
     def start(self) -> None:
-        """Replaces: now, or as soon as the program imports a module."""
+        """Replaces attributes, now or as soon as the program imports a module."""
         with self._lock:
             self._users += 1
             if self._users > 1:
@@ -47,7 +47,7 @@ class Replacements:
             sys.meta_path[:0] = self._finders
 
     def stop(self) -> None:
-        """Restores, unless another caller of `start` still needs the replacements."""
+        """Restores the attributes, unless another caller of `start` still needs the replacements."""
         with self._lock:
             self._users -= 1
             if self._users > 0:
@@ -79,18 +79,18 @@ class _AfterImport(MetaPathFinder, Loader):
 
     Args:
       name: name of the module.
-      then: the function, which gets the name.
+      then: function of the name.
     """
 
     def __init__(self, name: str, then: Callable[[str], None]) -> None:
         self._name, self._then = name, then
         self._loader: Any = None
         self._is_imported = False
-        # The threads that are asking the other finders.
+        # The threads that are searching with the other finders.
         self._asking: set[int] = set()
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Finds the module by the other finders, until it is imported. A program may also ask without importing it."""
+        """Finds the module with the other finders until it is imported. A program may also only search for it."""
         thread = threading.get_ident()
         if name != self._name or self._is_imported or thread in self._asking:
             return None
@@ -105,7 +105,7 @@ class _AfterImport(MetaPathFinder, Loader):
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Makes the module, as its own loader does."""
+        """Creates the module with its own loader."""
         made: ModuleType | None = self._loader.create_module(spec)
         return made
 

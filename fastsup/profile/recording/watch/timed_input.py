@@ -1,4 +1,4 @@
-"""How long a pass waits for its input, measured inside tf.data: TensorFlow takes the batch where Python can't look."""
+"""Measures a pass's wait for its input inside tf.data, because TensorFlow takes the batch outside of Python."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TAG = "fastsup: wait for input"
 
 
 class InputWait(NamedTuple):
-    """What has been waited for.
+    """The wait for an input.
 
     Attributes:
       calls: number of batches.
-      total_ns: nanoseconds, to the microsecond for each batch.
+      total_ns: nanoseconds, with microsecond precision per batch.
       max_ns: the longest wait.
     """
 
@@ -31,7 +31,7 @@ class InputWait(NamedTuple):
     max_ns: int = 0
 
     def since(self, before: InputWait) -> InputWait:
-        """What has been waited for since an earlier reading. A wait as long as one before that counts as none.
+        """Returns the wait since an earlier reading. A longest wait that isn't longer than before counts as none.
 
         Args:
           before: the earlier reading.
@@ -41,7 +41,7 @@ class InputWait(NamedTuple):
 
 
 class _TimedDataset(dataset_ops.UnaryUnchangedStructureDataset):  # type: ignore[misc]
-    """A dataset that times how long the taking of each element lasts.
+    """A dataset that measures how long taking each element lasts.
 
     Args:
       dataset: the dataset.
@@ -67,7 +67,7 @@ class TimedInput:
 
     def __init__(self, dataset: Any) -> None:
         with tf.device("/CPU:0"):
-            # Handles without different names are the same one.
+            # Handles with the same name would be the same.
             self._waits = tf.raw_ops.StatsAggregatorHandle(shared_name=f"fastsup_input_{next(_numbers)}")
             #: The dataset to iterate over.
             self.dataset: Any = _TimedDataset(dataset, self._waits)
@@ -90,13 +90,13 @@ class TimedInput:
 
 
 def timed_input(dataset: Any) -> TimedInput | None:
-    """Times a dataset.
+    """Adds measurements to a dataset.
 
     Args:
       dataset: the dataset of a pass.
 
     Returns:
-      The dataset with its times; None if it isn't a `tf.data.Dataset`, such as one that a strategy distributes.
+      The timed dataset, or None if it isn't a `tf.data.Dataset`, such as a strategy's distributed dataset.
     """
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return None

@@ -1,5 +1,4 @@
-"""A method of a callback that is recorded as long as a pass is. In Python, because a call costs less than calling a
-compiled function."""
+"""Replaces a callback's method while a pass is recorded. Pure Python, which costs less to call than Cython."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def timed_method(span: _Span, method: Callable[..., Any]) -> Callable[..., Any]:
     """Creates the replacement of a callback's method.
 
     Args:
-      span: the `TimedMethod` that is told when it is called.
+      span: the `TimedMethod` to notify of calls.
       method: the method.
     """
     enter, leave = span.enter, span.leave

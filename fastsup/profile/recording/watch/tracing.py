@@ -1,5 +1,4 @@
-"""Records TensorFlow's traces: each function that is converted to a graph, and the reason for a retrace, by
-signature."""
+"""Records TensorFlow's traces: each function that is converted to a graph, and the reason for each retrace."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _MOST_OF_A_VALUE = 24
 
 
 def value_text(value: Any) -> str:
-    """An argument as text: a tensor as `float32[8,4]`, structures with their parts, other values as in Python."""
+    """Formats an argument: a tensor as `float32[8,4]`, structures with their parts, other values as in Python."""
     element = getattr(value, "element_spec", None)
     if element is not None:
         return f"iterator of {value_text(element)}"
@@ -45,7 +44,7 @@ def _cut(text: str) -> str:
 
 
 def signature_text(concrete: Any) -> str:
-    """The arguments of a ConcreteFunction as a short text: `float32[8,4], 1`."""
+    """Formats the arguments of a ConcreteFunction as a short text: `float32[8,4], 1`."""
     args, kwargs = concrete.structured_input_signature
     parts = [value_text(value) for value in args]
     parts += [f"{name}={value_text(value)}" for name, value in kwargs.items()]
@@ -53,7 +52,7 @@ def signature_text(concrete: Any) -> str:
 
 
 def leaves(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of the arguments of a trace, by where they are: `{"x[0]": "float32[8,4]"}`."""
+    """Returns the parts of a trace's arguments by position: `{"x[0]": "float32[8,4]"}`."""
     found: dict[str, str] = {}
     for number, value in enumerate(args):
         found.update(_parts(names[number] if number < len(names) else f"argument {number}", value))
@@ -75,7 +74,7 @@ def _parts(place: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The first part in which two signatures differ: `x[0] is float32[8,4], was float32[5,4]`; "" if none does."""
+    """Describes the first difference of two signatures, such as `x[0] is float32[8,4], was float32[5,4]`, or ""."""
     if list(before) != list(now):
         return "other arguments"
     for place, text in now.items():
@@ -87,14 +86,14 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 _MOST_FUNCTIONS = 64
 _MOST_SIGNATURES = 8
 _MOST_DETAILS = 32
-# How Keras names what it calls for a batch.
+# Keras's names for its functions for a batch.
 _OF_KERAS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
-# How tf.data names the functions of a dataset.
+# tf.data's names for the functions of a dataset.
 _OF_INPUT = "Dataset_"
 
 
 class Traces:
-    """The traces that have been made, of which a new one is told apart."""
+    """The traces so far, from which a new one is distinguished."""
 
     def __init__(self) -> None:
         # By label: a weak reference to the Python function, and the leaves of its last signatures.
@@ -134,14 +133,14 @@ class Traces:
         if reference() is not function:
             self._known[label] = (_reference(function), [signature])
             return f"{label}: {MADE_AGAIN}"
-        # Of those that differ least, the last one.
+        # Among those that differ least, the last one.
         closest = min(
             reversed(signatures), key=lambda other: sum(other.get(place) != text for place, text in signature.items())
         )
         signatures.append(signature)
         del signatures[:-_MOST_SIGNATURES]
         what = difference(closest, signature)
-        # TensorFlow traces a function that makes variables twice in its first call.
+        # In its first call, TensorFlow traces a function that creates variables twice.
         return f"{label}: {what}" if what else label
 
 
@@ -153,6 +152,6 @@ def _reference(function: Any) -> Any:
 
 
 def replacements(func_graph: ModuleType) -> Iterator[Replacement]:
-    """The replacements of TensorFlow functions while a profiler is on."""
+    """Yields the replacements of TensorFlow functions while a profiler is on."""
     detail = Traces().detail
     yield func_graph, "func_graph_from_py_func", functools.partial(timed, phase=TRACING, detail_of=detail)
