@@ -117,7 +117,7 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 
 def main() -> None:
-    """Opens the C++ binding, runs the test, and reports the result, unless the machine is at fault or a signal arrives."""
+    """Opens the C++ binding, runs the test, and reports the result, except after a signal or a fault of the machine."""
     # A crash is one of the possible outcomes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The machine's other devices don't matter here.
