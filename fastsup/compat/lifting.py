@@ -25,7 +25,7 @@ _NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 _MOST_ROWS = 1000
 # The counts of calls to the functions that `function` created, by the Python function's name and place.
 _counts: dict[tuple[str, str], CallCount] = {}
-# The accelerated models, and their number.
+# The living accelerated models, and the number of all that were accelerated.
 _models: weakref.WeakSet[Any] = weakref.WeakSet()
 _accelerated = 0
 _KERAS = os.path.join("keras", "src", "")

@@ -335,7 +335,7 @@ PLACES = _index()
 
 
 def has_moved_names(name: str) -> bool:
-    """Returns True if names of a module are now in other places."""
+    """Returns True if TensorFlow has moved names of a module to other modules."""
     return name in PLACES or f"{name}.".startswith(f"{KERAS}.")
 
 

@@ -379,8 +379,8 @@ def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
     arguments = {argument.name for argument in definition.signature.input_arg}
     results = _names_of_results(definition).keys()
     for _ in range(_MOST_TRIES):
-        # Other threads' operations report the existing graphs when they end. The graph before the optimizer may
-        # therefore have been reported alone, and another thread's new function may be among the graphs.
+        # Other threads' operations report the existing graphs when they end. The list may therefore
+        # contain only the graph before the optimizer, or another thread's new function.
         for graph in _graphs_of_call(concrete, inputs):
             nodes = graph.post_optimization_graph.node
             is_complete = results == {node.name for node in nodes if node.op == "_Retval"}

@@ -46,7 +46,7 @@ SELF_TEST_SECS = 180
 # verdict.
 END_SECS = 15
 _FAILURE_SECS = 24 * 3600
-# The progress of a self-test. BEGUN: everything is imported, and the rest is about TensorFlow.
+# The progress of a self-test. BEGUN: all imports succeeded, so a later crash comes from the bridge.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
 # Signals that indicate a crash of the C++ binding. Others come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)

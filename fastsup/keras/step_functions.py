@@ -140,7 +140,7 @@ class LiftedPredictFunction:
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
 
     def trace_of(self, spec: Any) -> Function:
-        """Returns the function of one batch. Keras runs it with the shapes of the batch."""
+        """Returns the function that runs one batch. Keras calls it with the batch's shapes."""
         return self.on_data
 
     def __call__(self, data: Any) -> Any:

@@ -103,7 +103,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
       tf.errors.OpError: If TensorFlow couldn't create the session.
     """
 
-    # A session may be deleted after the names of this module.
+    # An attribute, because at exit a session may be deleted after this module's names.
     _completed_before_exit = no_interpreter_exit
     # Attributes that __del__ reads, even if the session couldn't be created.
     _session: Any = None

@@ -31,7 +31,7 @@ __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_
 
 # Both ways alternate in blocks of this many seconds, with at least one call.
 _BLOCK_SECS = 0.01
-# Number of block pairs that decide.
+# Number of pairs of blocks (one of each way) that a trial measures.
 _PAIRS = 5
 # If both are equally fast, single steps remain, because signals and hooks are handled after each step.
 _FASTER = 0.95

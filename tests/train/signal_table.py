@@ -277,7 +277,7 @@ STATES = {
         at_most=0.1,
     ),
     "a second SIGTERM, in the same step": State(Program.in_a_long_step, TWICE, False, -signal.SIGTERM),
-    "a second SIGTERM, the step being stuck in an empty queue": State(
+    "a second SIGTERM, while the step is stuck on an empty queue": State(
         Program.in_a_starved_step, TWICE, False, -signal.SIGTERM
     ),
     "with `handle_signals=False`": State(Program.without_signals, saved=False, code=-signal.SIGTERM),

@@ -81,7 +81,7 @@ class Membership:
     # Joining.
 
     def join(self, limit_secs: float, interrupted: Callable[[], None]) -> None:
-        """Waits until all tasks are there.
+        """Waits until all tasks have joined.
 
         Args:
           limit_secs: maximum seconds to wait.

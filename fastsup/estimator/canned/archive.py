@@ -57,7 +57,7 @@ def _remedy() -> str:
 
 
 def absence() -> str | None:
-    """Returns a sentence with what is missing for the canned models and how to install it, or None if all is there."""
+    """Returns a sentence about the packages that the canned models lack and how to install them, or None."""
     needs = f"it needs the archived package {_DISTRIBUTION} 2.15.0"
     try:
         version = metadata.version(_DISTRIBUTION)

@@ -62,7 +62,7 @@ def tensorflow_with_keras_2() -> ModuleType:
 
 _SET_VARIABLE = f"{SWITCH}: tf.keras is then Keras 2"
 _CONVERTED = frozenset({"Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"})
-# Arguments that Keras 2 also takes, but not as None. Then arguments that it doesn't take, with their "off" values.
+# _CLIPPING: arguments that Keras 2 accepts, but not as None. _OFF: arguments that it lacks, and their "off" values.
 _CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 _OFF: dict[str, Any] = {
     "weight_decay": (None, 0.0),

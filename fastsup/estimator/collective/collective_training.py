@@ -106,7 +106,7 @@ class _WatchedSessionManager(SessionManager):
 
 
 class CollectiveSessionCreator(ChiefSessionCreator):
-    """Creates a task's session once all tasks are there. Each initializes the model from the values of the first."""
+    """Creates a task's session once all tasks have joined. Each copies the initial values of the first task."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class CollectiveTraining:
         summary_steps: int | None,
         count_steps: int | None,
     ) -> CollectiveSession:
-        """Creates the session once all tasks are there."""
+        """Creates the session once all tasks have joined."""
         config, scaffold, step = self._config, spec.scaffold, [spec.train_op, spec.loss]
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
         given = [hook for hook in (*hooks, *chief_hooks) if isinstance(hook, TFCheckpointSaverHook)]

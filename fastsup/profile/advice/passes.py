@@ -47,7 +47,7 @@ _STEPS_PER_EXECUTION = 10
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
 # If a callback's mean exceeds the time of nearly all its calls by this factor, it works only periodically.
 _SKEW = 5
-# The time to lift a function.
+# Typical nanoseconds to lift a function.
 LIFTING_NS = 100_000_000
 _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
 

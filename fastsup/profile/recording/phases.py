@@ -57,7 +57,7 @@ FEED_CONVERSION = "feed conversion"
 FETCH_CONVERSION = "fetch conversion"
 SAVE = "save"
 LISTENER = "listener"
-# The own code of a pass (a call that runs all steps itself): before the first epoch, between epochs, around batches.
+# A pass (a call that runs all steps itself): its code before the first epoch, between epochs and around batches.
 PASS_SETUP = "setup"
 PASS_EPOCHS = "between epochs"
 PASS_LOOP = "Keras's loop"

@@ -302,13 +302,13 @@ class CoordinatedSession(WrappedSession, CoordinatedBase):
 
 
 class RecoverableSession(WrappedSession):
-    """A session that is made again, and its step run again, after AbortedError and UnavailableError.
+    """A session that is created again, and repeats its step, after AbortedError and UnavailableError.
 
     Args:
-      sess_creator: the `SessionCreator` that makes the sessions to wrap.
-      max_recoveries: number of failures in a row to recover from; the next one is raised. A row ends after a step that
-        runs with its hooks, or through `run`; a row of failed saves ends after a successful save. The first recovery
-        follows immediately, the others after 0.1 seconds, 0.2 and so on to 30. None: no limit.
+      sess_creator: the `SessionCreator` that creates the sessions to wrap.
+      max_recoveries: maximum number of consecutive failures to recover from; the next one is raised. If None, there is
+        no limit. The count restarts after a step that runs with its hooks or through `run`; for failed saves, after a
+        successful save. The first recovery is immediate; the others wait 0.1 seconds, 0.2, and so on, up to 30.
     """
 
     def __init__(self, sess_creator: Any, max_recoveries: int | None = 10) -> None:
@@ -453,10 +453,10 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         # The recorder of the session's runs and its description in a profile, set by the monitored session.
         self.profiler: Any = None
         self.opened: Any = None
-        # The coordinator and the innermost session of the session made last; None once that is closed.
+        # The coordinator and the innermost session of the latest session. None after it is closed.
         self.coord: Any = None
         self.tf_sess: Any = None
-        # A session that couldn't be got ready, until it is closed. The program may have caught the error, so hooks can
+        # A session that failed to initialize, until it is closed. The program may have caught the error, so hooks can
         # still see it in their `end`.
         self._unfinished: CoordinatedSession | None = None
 
@@ -490,7 +490,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
             stop_signals.release(held)
 
     def close_unfinished(self) -> None:
-        """Closes a session that couldn't be got ready, and ends its threads. What fails then is logged."""
+        """Closes a session that failed to initialize, and ends its threads. Logs errors in the process."""
         unfinished, self._unfinished = self._unfinished, None
         if unfinished is None:
             return
