@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
 from fastsup.eager.calls import CallCount
-from fastsup.eager.function import lifted_function, tf_function
+from fastsup.eager.function import NOT_EARNED, lifted_function, tf_function
 
 __all__ = ["LiftingReport", "LiftingRow", "compile_and_accelerate", "function", "report"]
-
-_NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 
 _MOST_ROWS = 1000
 # The counts of calls to the functions that `function` created, by the Python function's name and place.
@@ -152,7 +150,7 @@ def report() -> LiftingReport:
     for (name, place), counted in list(_counts.items()):
         if _KERAS in place or not (counted.lifted or counted.by_tensorflow):
             continue
-        why_not = "" if counted.lifted else counted.why_not or _NOT_EARNED
+        why_not = "" if counted.lifted else counted.why_not or NOT_EARNED
         rows.append(LiftingRow(name, place, counted.lifted, counted.by_tensorflow, why_not))
     rows.sort(key=lambda row: row.lifted + row.by_tensorflow, reverse=True)
     reports: list[tuple[str, Any]] = []

@@ -44,7 +44,7 @@ from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.operations import PLAIN_CALLS
 from fastsup.runtime.own_frames import OwnFrames
 
-__all__ = ["FALLBACKS", "Function", "executor_of", "function", "lifted_function", "tf_function"]
+__all__ = ["FALLBACKS", "NOT_EARNED", "Function", "executor_of", "function", "lifted_function", "tf_function"]
 
 FALLBACKS = ("warn", "raise", "silent")
 #: TensorFlow's own `tf.function`, even if a program replaces its name.
@@ -89,6 +89,8 @@ class _Entry:
         self.spent = 0.0
 
 
+#: Why a function isn't lifted whose calls must earn it.
+NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 _IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow runs the function until it passes"
 
 
@@ -180,8 +182,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         if self._why_not_lifted or entry.step is not None or entry.lift_secs is None:
             return self._why_not_lifted
         return (
-            f"its calls haven't taken as long as lifting it would: {1e3 * entry.lift_secs:,.1f} ms (a call counts for "
-            f"{1e3 * entry.most_saved:.1f} ms at most)"
+            f"{NOT_EARNED}: {1e3 * entry.lift_secs:,.1f} ms (a call counts for {1e3 * entry.most_saved:.1f} ms at most)"
         )
 
     @property

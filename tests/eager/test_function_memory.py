@@ -174,7 +174,7 @@ def test_functions_made_again_of_the_same_code(calls: int) -> None:
         one = tf.ones([])
         results = [float(ours(one)) for _ in range(calls)]
         assert results == [float(count) for count in range(1, calls + 1)]
-        assert ours.lifted or "its calls haven't taken as long" in ours.why_not_lifted
+        assert ours.lifted or "its calls haven't yet taken as long" in ours.why_not_lifted
         return bool(ours.lifted)
 
     lifted = [run() for _ in range(8)]
