@@ -71,6 +71,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.slow)
         if getattr(item, "callspec", None) and item.callspec.params.get("impl") == "tensorflow":
             item.add_marker(pytest.mark.reference)
+    _mark_off_diagonal(items)
+
+
+def _mark_off_diagonal(items: list[pytest.Item]) -> None:
+    """Makes the cases of tests marked `diagonal` slow, except a few that have each value of the two parameters."""
+    tests: dict[Any, list[Any]] = {}
+    for item in items:
+        if item.get_closest_marker("diagonal") is not None:
+            tests.setdefault((item.path, item.originalname), []).append(item)
+    for cases in tests.values():
+        sizes = {name: 1 + max(case.callspec.indices[name] for case in cases) for name in cases[0].callspec.indices}
+        shorter, longer = sorted(sizes, key=sizes.__getitem__)
+        for case in cases:
+            place = case.callspec.indices
+            if place[longer] % sizes[shorter] != place[shorter]:
+                case.add_marker(pytest.mark.slow)
 
 
 # Suites with functions and models that are to be lifted from the first call on, some of them in other processes.

@@ -286,7 +286,7 @@ def supported(program: Any) -> None:
         pytest.skip("a tf.function takes no reference variable")
 
 
-@pytest.mark.slow
+@pytest.mark.diagonal
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_fires_as_tensorflow_does(both: Any, fire: Any, program: Any, make_hooks: Any) -> None:
     supported(program)
@@ -317,12 +317,12 @@ def moved_by_a_hook(env: Any) -> Any:
 
 
 LOOPS = {
-    "by 1": plain(1), "by 2": plain(2), "by 7": plain(7), "by -2": plain(-2), "by any amount": any_amount,
-    "by two ops": two_ops_in_a_run, "by a thread": moved_by_a_hook,
+    "by 1": plain(1), "by 2": plain(2), "by 7": plain(7), "by -2": plain(-2),
+    "by a thread": moved_by_a_hook, "by two ops": two_ops_in_a_run, "by any amount": any_amount,
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.diagonal
 @pytest.mark.parametrize("program", LOOPS.values(), ids=LOOPS)
 def test_a_loop_fires_as_tensorflows_runs_do(both: Any, fire_in_loop: Any, program: Any, make_hooks: Any) -> None:
     expected = fire_in_loop(both.tensorflow, program, make_hooks)
