@@ -62,7 +62,7 @@ def check_flag(**flags: Any) -> None:
 
 
 def doubt_about_text(name: str, value: Any) -> str:
-    """A warning about a text for a switch of TensorFlow's, which accepts any truth value: "no" is true.
+    """Returns a warning about a text for a switch of TensorFlow's, which accepts any truth value: "no" is true.
 
     Args:
       name: the argument.
@@ -132,7 +132,7 @@ def path_argument(name: str, value: Any, what: str) -> Any:
       The path as a string, or as bytes if bytes were given.
 
     Raises:
-      TypeError: `value` isn't a path. The message names argument and value.
+      TypeError: If `value` isn't a path. The message names argument and value.
     """
     try:
         return os.fspath(value)

@@ -42,7 +42,7 @@ cdef bint reached(double due) except -1:
 
 
 cdef uint64_t* times_set_back() noexcept:
-    """The address of the counter that `reached` increments when the clock was set back by more than a second."""
+    """Returns the address of the counter that `reached` increments when the clock was set back by more than a second."""
     return &set_back_count
 
 

@@ -37,7 +37,7 @@ cdef class LoopHook(Scheduled):
     fetches = None
 
     def _is_due(self, int64_t run, int64_t global_step):
-        """True if the hook is due in a run, or at a global step, or now."""
+        """Returns True if the hook is due in a run, or at a global step, or now."""
         return fs_due_reached(&self.due, run, global_step, <fs_time_reached_fn> steady_reached) != 0
 
     def __cinit__(self, *args, **kwargs):
@@ -102,8 +102,8 @@ cdef class FunctionHook(LoopHook):
       context: a capsule of any name, whose pointer is the function's second argument instead of the capsule's context.
 
     Raises:
-      TypeError: `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
-      ValueError: an interval isn't positive.
+      TypeError: If `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
+      ValueError: If an interval isn't positive.
     """
 
     def __init__(self, function, every_steps=None, every_secs=None, context=None):
@@ -148,7 +148,7 @@ cdef str callback_after_steps(LoopHook hook):
 
 
 cdef bint takes_several(LoopHook hook) except -1:
-    """Whether a hook accepts the results of several steps in one call: it has a method `after_steps`.
+    """Returns True if a hook accepts the results of several steps in one call: it has a method `after_steps`.
 
     False if a subclass of the class that has it defines `after_step` again, or the methods in C: that is to be called.
     """

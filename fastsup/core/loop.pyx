@@ -66,7 +66,7 @@ def check_hook(hook, place):
       place: its index in the program's list, for the message.
 
     Raises:
-      TypeError: the loop can't call it.
+      TypeError: If the loop can't call it.
     """
     as_hook(hook, place)
 
@@ -82,7 +82,7 @@ cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
 
 
 cdef str due_hook(Loop loop):
-    """The hook that was due last, by its place in the loop's `hooks`, for a message."""
+    """Returns the hook that was due last, by its place in the loop's `hooks`, for a message."""
     cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
     return f"loop.hooks[{i}], {safe_repr(loop.hooks[i])},"
 
@@ -138,11 +138,11 @@ cdef class Loop:
       steps: number of steps by which the global step grows in this loop, instead of `max_steps`; None for no limit.
 
     Raises:
-      TypeError: `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a number
-        of steps isn't an integer, or `profiler` isn't a profiler.
-      ValueError: `max_steps` or `steps` is negative, or both are given, `initial_step` doesn't lie between 0 and 2**62, or
-        a number of steps doesn't fit into 64 bits.
-      RuntimeError: the loop is running, so `__init__` can't be called again.
+      TypeError: If `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a
+        number of steps isn't an integer, or `profiler` isn't a profiler.
+      ValueError: If `max_steps` or `steps` is negative, or both are given, `initial_step` doesn't lie between 0 and
+        2**62, or a number of steps doesn't fit into 64 bits.
+      RuntimeError: If the loop is running, so `__init__` can't be called again.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -261,7 +261,7 @@ cdef class Loop:
           error: the exception.
 
         Raises:
-          Exception: the error itself, if nothing recovers from it.
+          Exception: If the error itself, if nothing recovers from it.
         """
         raise error
 
@@ -288,8 +288,8 @@ cdef class Loop:
           `result`: the value that the last step returned, or None if none was made.
 
         Raises:
-          RuntimeError: a C function failed, or the loop is already running.
-          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+          RuntimeError: If a C function failed, or the loop is already running.
+          Exception: An error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if self.running:
             raise RuntimeError(
@@ -409,7 +409,7 @@ cdef class Loop:
         return self.handle(fs_drive_call_due(drive))
 
     cdef int make_steps(self, object recorder) except -1:
-        """The loop: steps until something needs it, then the hooks that are due, to the end."""
+        """Returns the loop: steps until something needs it, then the hooks that are due, to the end."""
         cdef Stepper stepper = self.stepper
         cdef Probe probe = recorder
         cdef fs_scope scope
@@ -540,7 +540,7 @@ cdef class DrivenLoop(Loop):
         """Raises RuntimeError.
 
         Raises:
-          RuntimeError: always.
+          RuntimeError: Always.
         """
         raise RuntimeError("The session runs this loop's steps, so don't call loop.run().")
 

@@ -61,7 +61,7 @@ def program_profiler_now():
 
 @contextmanager
 def nothing_recorded():
-    """A `with` block in which the profiler of the whole program is off, for the profiler's own work."""
+    """Returns a `with` block in which the profiler of the whole program is off, for the profiler's own work."""
     before = program_profiler_held
     set_program_profiler(None)
     try:
@@ -112,7 +112,7 @@ cdef class Probe:
         return 0
 
     cdef Part run_part(self, object fetches, list hooks, list requests, bint with_step):
-        """The runtime's part in a step.
+        """Returns the runtime's part in a step.
 
         Args:
           fetches: the caller's fetches.
@@ -124,7 +124,7 @@ cdef class Probe:
         return None
 
     cdef Part callback_part(self, object hook, bint before):
-        """The part of a hook's callback before or after the run; in a loop, of its callback after the step."""
+        """Returns the part of a hook's callback before or after the run; in a loop, of its callback after the step."""
         return None
 
     # Context managers, for what happens seldom.
@@ -229,7 +229,7 @@ def check_profiler(profiler):
       The profiler, or None for None.
 
     Raises:
-      TypeError: `profiler` is neither a HookProfiler nor None.
+      TypeError: If `profiler` is neither a HookProfiler nor None.
     """
     if profiler is not None and not isinstance(profiler, Profiler):
         raise TypeError(
@@ -261,7 +261,7 @@ cdef class ProbeFinder:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
 
         Raises:
-          TypeError: `profiler` is neither.
+          TypeError: If `profiler` is neither.
         """
         replaced = self.own  # Held until the pointers to it are replaced.
         self.own = check_profiler(profiler)

@@ -20,7 +20,7 @@ cdef uint64_t* changes() noexcept:
 
 
 cdef int64_t position(str name, object steps) except? -1:
-    """A number of runs or steps, clipped to 64 bits: a larger one is never reached, a smaller one always is."""
+    """Returns a number of runs or steps, clipped to 64 bits: a larger one is never reached, a smaller one always is."""
     cdef int overflow = 0
     if not PyIndex_Check(steps):
         raise TypeError(f"{name} must be an integer, got {steps!r}.")
@@ -31,7 +31,7 @@ cdef int64_t position(str name, object steps) except? -1:
 
 
 cdef double number_of_seconds(object time) except? -1:
-    """A time in seconds, any number."""
+    """Returns a time in seconds, any number."""
     if not (hasattr(time, "__float__") or hasattr(time, "__index__")):
         raise TypeError(f"time must be a number of seconds since the epoch, got {time!r}.")
     return time
@@ -68,7 +68,7 @@ cdef class Scheduled:
           run: number of the run, counted from 0.
 
         Raises:
-          TypeError: it isn't an integer.
+          TypeError: If it isn't an integer.
         """
         global change_count
         self.due.run = position("run", run)
@@ -81,7 +81,7 @@ cdef class Scheduled:
           global_step: the value.
 
         Raises:
-          TypeError: it isn't an integer.
+          TypeError: If it isn't an integer.
         """
         global change_count
         self.due.global_step = position("global_step", global_step)
@@ -94,8 +94,8 @@ cdef class Scheduled:
           time: seconds since the epoch.
 
         Raises:
-          TypeError: it isn't a number.
-          ValueError: it is NaN.
+          TypeError: If it isn't a number.
+          ValueError: If it is NaN.
         """
         global change_count
         cdef double due = number_of_seconds(time)
@@ -141,7 +141,7 @@ cdef class ScheduleTable:
       entries: the `Scheduled` objects.
 
     Raises:
-      TypeError: an entry is no `Scheduled`.
+      TypeError: If an entry is no `Scheduled`.
     """
 
     def __cinit__(self, entries):

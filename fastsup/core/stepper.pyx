@@ -29,7 +29,7 @@ SECONDS_AT_ONCE = 0.05
 
 
 cdef int replacement_reached(double time) noexcept with gil:
-    """Whether the program's replacement of `time.time` has reached a time. -1 after an error, which stays set."""
+    """Returns True if the program's replacement of `time.time` has reached a time. -1 after an error, which stays set."""
     try:
         return steady_seconds() >= time
     except BaseException as error:
@@ -38,7 +38,7 @@ cdef int replacement_reached(double time) noexcept with gil:
 
 
 cdef double replacement_now() noexcept with gil:
-    """The value of the program's replacement of `time.time`; 0 after an error, which stays set."""
+    """Returns the value of the program's replacement of `time.time`; 0 after an error, which stays set."""
     try:
         return steady_seconds()
     except BaseException as error:
@@ -213,7 +213,7 @@ cdef class BlockStep(Stepper):
         return event
 
     cdef bint takes_results(self) except -1:
-        """Whether a hook accepts the results of all steps in the next call."""
+        """Returns True if a hook accepts the results of all steps in the next call."""
         cdef const fs_drive* drive = self.drive
         cdef size_t i
         for i in range(drive.n_slots):

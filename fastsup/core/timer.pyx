@@ -35,8 +35,8 @@ cdef class Timer:
       every_steps: steps between two triggers, or None. Exactly one of the two must be given.
 
     Raises:
-      ValueError: both intervals are given, or neither.
-      TypeError: an interval isn't a number.
+      ValueError: If both intervals are given, or neither.
+      TypeError: If an interval isn't a number.
     """
 
     def __init__(self, every_secs=None, every_steps=None):
@@ -151,7 +151,7 @@ cdef class Timer:
         return self.last_step
 
     cdef int64_t next_step(self) except? -1:
-        """The first step that can trigger; INT64_MAX for a timer that counts seconds."""
+        """Returns the first step that can trigger; INT64_MAX for a timer that counts seconds."""
         if not self.c.triggered:
             return 0
         if self.every_steps is None:
@@ -161,7 +161,7 @@ cdef class Timer:
         return self.c.last_step + self.c.every_steps
 
     cdef double next_time(self) except? -1.0:
-        """The first time that can trigger, in seconds since the epoch; HUGE_VAL for a timer that counts steps."""
+        """Returns the first time that can trigger, in seconds since the epoch; HUGE_VAL for a timer that counts steps."""
         if self.every_secs is None:
             return HUGE_VAL
         if not self.c.triggered:

@@ -36,7 +36,7 @@ cdef list free_buffers = []
 
 
 cdef bint is_laid_out_as_known() except -1:
-    """Whether a buffer can be found in pybind11's object for it."""
+    """Returns True if a buffer can be found in pybind11's object for it."""
     cdef bytes text = b"fastsup looks for this"
     cdef TF_Buffer* found
     buffer = pywrap_tf_session.TF_NewBufferFromString(text)
@@ -72,12 +72,12 @@ cdef int give_back(object buffer) except -1:
 
 
 cdef TF_Buffer* seen_in(object buffer) noexcept:
-    """The buffer itself; NULL of None."""
+    """Returns the buffer itself; NULL of None."""
     return NULL if buffer is None else <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
 
 
 def passes_buffers():
-    """Whether runs get a buffer, and not None."""
+    """Returns True if runs get a buffer, and not None."""
     return layout_is_known
 
 
@@ -88,7 +88,7 @@ cdef object copy_array = numpy.ndarray.copy
 
 
 cdef list own_values(list values):
-    """The same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
+    """Returns the same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
     well."""
     cdef Py_ssize_t i
     for i in range(len(values)):

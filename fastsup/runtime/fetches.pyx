@@ -19,7 +19,7 @@ cdef object plain_lookup = object.__getattribute__
 
 
 cdef list stored_attributes(object fetch):
-    """The attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
+    """Returns the attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
 
     None for anything else, and where the attributes don't say what the session fetches: code of the class may compute one
     again each time, one has no value, or the class can't be called with their values in their order.
@@ -105,7 +105,7 @@ cdef class FetchTuple(FetchList):
 
 
 cdef bint is_plain_named_tuple(object kind) except -1:
-    """Whether a class of named tuples makes its instances as `collections.namedtuple` does, without code of the program."""
+    """Returns True if a class of named tuples makes its instances as `collections.namedtuple` does, without code of the program."""
     module = getattr(kind.__new__, "__module__", None)
     return type(kind) is type and kind.__init__ is object.__init__ and str(module).startswith("namedtuple_")
 
@@ -163,7 +163,7 @@ ELEMENT_TYPES = frozenset(
 
 
 def structure_of(fetches, graph, position, leaves):
-    """The structure of `fetches`, which `Session.run`'s own resolution has accepted.
+    """Returns the structure of `fetches`, which `Session.run`'s own resolution has accepted.
 
     Args:
       fetches: graph elements, names, and nested lists, tuples, named tuples, dictionaries and attrs objects of them.
@@ -221,7 +221,7 @@ cdef bint add_to_key(list key, object fetch) except -1:
 
 
 cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
-    """The same for a structure of fetches, of this type."""
+    """Returns the same for a structure of fetches, of this type."""
     cdef list attributes
     if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
         key.append(kind)

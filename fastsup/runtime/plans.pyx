@@ -64,7 +64,7 @@ cdef class FeedSlot:
         return 0
 
     cdef object convert(self, object value):
-        """The array to feed, or None where Session.run must judge the value itself."""
+        """Returns the array to feed, or None where Session.run must judge the value itself."""
         cdef object shape
         cdef object kind = type(value)
         if kind is ndarray:
@@ -165,7 +165,7 @@ cdef class Plan:
         return 0
 
     cdef tuple convert_feeds(self, dict feed_dict):
-        """The arrays to feed, or None where Session.run must judge a value itself."""
+        """Returns the arrays to feed, or None where Session.run must judge a value itself."""
         cdef tuple expected = self.feed_order
         cdef list arrays = [None] * len(expected)
         cdef FeedSlot slot
@@ -277,7 +277,7 @@ cdef class PlanCache:
         self.max_plans = max(max_bytes // PLANS_SHARE // PLAN_BYTES, FEWEST_CALLABLES)
 
     def compile(self, Plan plan):
-        """The callable of a plan: a new one, or that of a plan with the same options.
+        """Returns the callable of a plan: a new one, or that of a plan with the same options.
 
         Returns:
           `CompiledCallable`. None if the cache is full: from now on, TensorFlow's own executors run the plan.
@@ -292,7 +292,7 @@ cdef class PlanCache:
         return None
 
     def compile_variant(self, bytes options, Py_ssize_t size, bint is_releasable):
-        """A callable for another executor.
+        """Returns a callable for another executor.
 
         Args:
           options: CallableOptions, serialized.
@@ -314,7 +314,7 @@ cdef class PlanCache:
         return made
 
     cdef CompiledCallable callable_with(self, bytes options):
-        """The existing callable with these options, or None."""
+        """Returns the existing callable with these options, or None."""
         cdef Plan plan
         found = self.kept.get(options)
         if found is not None:
@@ -325,11 +325,11 @@ cdef class PlanCache:
         return None
 
     cdef bint is_stale(self, uint64_t last_used) noexcept:
-        """True if a plan with this time of last use is no longer in use."""
+        """Returns True if a plan with this time of last use is no longer in use."""
         return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:
-        """True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
+        """Returns True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
         # Where plans themselves have to go, one that is new may not stay for long.
         if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
             if self.lifetime.callable_bytes + plan.size <= self.max_bytes or self.lifetime.callables < FEWEST_CALLABLES:
@@ -358,7 +358,7 @@ cdef class PlanCache:
         return True
 
     cdef bint can_add(self) except -1:
-        """True if there is room for one more plan, perhaps in the place of a stale one. That is removed."""
+        """Returns True if there is room for one more plan, perhaps in the place of a stale one. That is removed."""
         cdef Plan plan, oldest = None
         if len(self.plans) < self.max_plans:
             return True
@@ -384,7 +384,7 @@ cdef class PlanCache:
         return 0
 
     cdef int drop_with(self, object tensor) except -1:
-        """The same for the plans that compute a tensor."""
+        """Returns the same for the plans that compute a tensor."""
         cdef Plan plan
         cdef dict left = {}
         for key, plan in self.plans.items():
@@ -403,7 +403,7 @@ cdef class PlanCache:
         self.kept = {}
 
     def compiled_plans(self):
-        """The plans that have a callable, in the order in which they were made."""
+        """Returns the plans that have a callable, in the order in which they were made."""
         cdef Plan plan
         return [plan for plan in list(self.plans.values()) if plan.callable is not None]
 
@@ -419,7 +419,7 @@ cdef uint64_t GRAPH_LOOKS = 64
 cdef Py_ssize_t PLANS_AT_HAND = 4
 
 cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
-    """The same for what is fed, in whatever order."""
+    """Returns the same for what is fed, in whatever order."""
     cdef set feeds = set()
     if not feed_dict:
         return True
@@ -434,7 +434,7 @@ cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
 
 
 cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
-    """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
+    """Returns True if these are the fetches and feeds of a plan: the same elements, in the same order."""
     cdef list known
     cdef tuple slots
     cdef Py_ssize_t i = 0
@@ -491,7 +491,7 @@ cdef class PlanFinder:
         return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
 
     cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run):
-        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
+        """Returns the plan for this combination, made if need be; None if only `Session.run` can handle it.
 
         Args:
           session: the session, which makes and compiles plans. Not kept: it would keep itself alive.
@@ -533,7 +533,7 @@ cdef class PlanFinder:
         return plan
 
     cdef Plan recent_plan(self, object fetches, object feed_dict):
-        """The plan for this combination, if it is one of those at hand: programs run several in turns."""
+        """Returns the plan for this combination, if it is one of those at hand: programs run several in turns."""
         cdef Plan plan = self.last_plan
         cdef Py_ssize_t i
         if plan is None or is_of(plan, fetches, feed_dict):

@@ -45,7 +45,7 @@ cdef class StepGate:
         self.turn_secs = 10.0
 
     cdef int enter(self) except -1:
-        """A step begins. Waits while the gate is closed."""
+        """Returns a step begins. Waits while the gate is closed."""
         if self.closed and self.closed_by != threading.get_ident():
             self.held_back += 1
             try:
@@ -59,7 +59,7 @@ cdef class StepGate:
         return 0
 
     cdef int leave(self) except -1:
-        """A step has finished, successfully or not."""
+        """Returns a step has finished, successfully or not."""
         self.running -= 1
         self.passed += 1
         if self.closed:
@@ -149,12 +149,12 @@ PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "left", "currsize
 
 
 cdef dict feed_dict_of(Plan plan, tuple feeds):
-    """The tensors that a run was fed, each with its array."""
+    """Returns the tensors that a run was fed, each with its array."""
     return {slot.tensor: array for slot, array in zip(plan.feeds, feeds or ())}
 
 
 cdef object new_buffer(object shape, object dtype):
-    """An array that the runtime can be fed without a copy."""
+    """Returns an array that the runtime can be fed without a copy."""
     cdef Py_ssize_t size = dtype.itemsize
     for length in shape:
         size *= length
@@ -192,9 +192,9 @@ cdef class SessionRunner:
           The values of `fetches`, in its structure.
 
         Raises:
-          RuntimeError: the session is closed, or its graph is empty.
-          TypeError, ValueError: `fetches` or `feed_dict` can't be interpreted in the session's graph.
-          tf.errors.OpError: the run failed.
+          RuntimeError: If the session is closed, or its graph is empty.
+          TypeError, ValueError: If `fetches` or `feed_dict` can't be interpreted in the session's graph.
+          tf.errors.OpError: If the run failed.
         """
         cdef Plan plan
         cdef tuple feeds = None
@@ -232,7 +232,7 @@ cdef class SessionRunner:
         self.probes.close()
 
     cdef object run_recorded(self, Probe probe, object fetches, object feed_dict):
-        """A run as a separate step in the profile."""
+        """Returns a run as a separate step in the profile."""
         cdef fs_scope scope
         cdef Plan plan
         probe.begin(&scope)
@@ -260,7 +260,7 @@ cdef class SessionRunner:
         return self.build(probe, plan, values)
 
     cdef object build(self, Probe probe, Plan plan, list values):
-        """The result of a run; making it of more than one value is a part of the step."""
+        """Returns the result of a run; making it of more than one value is a part of the step."""
         if type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
         probe.enter(probe.fetch_conversion)
@@ -363,7 +363,7 @@ cdef class SessionRunner:
         return values
 
     def _execute_plan(self, Plan plan):
-        """A plan's result, for `make_callable`, which raises the runtime's errors as they are."""
+        """Returns a plan's result, for `make_callable`, which raises the runtime's errors as they are."""
         try:
             return plan.structure.build(self.execute(plan, None))
         except OpError as error:
@@ -372,7 +372,7 @@ cdef class SessionRunner:
             raise error.__context__ or error from None
 
     def _copy_values(self, tensors, buffers, shared, before=()):
-        """The values of tensors that depend only on variables, all from the same moment between two steps.
+        """Returns the values of tensors that depend only on variables, all from the same moment between two steps.
 
         Args:
           tensors: list of tensors.
@@ -413,7 +413,7 @@ cdef class SessionRunner:
         return copies
 
     def _has_plan_key(self, fetches):
-        """Whether a plan can be made for these fetches."""
+        """Returns True if a plan can be made for these fetches."""
         return add_to_key([], fetches)
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
@@ -449,7 +449,7 @@ cdef frozenset element_types = ELEMENT_TYPES
 
 
 cdef bint can_be_read(SessionRunner session, object variable) except -1:
-    """Whether the global step has a value, so that fetches of it needn't be guarded against its having none."""
+    """Returns True if the global step has a value, so that fetches of it needn't be guarded against its having none."""
     try:
         session.run(variable)
     except errors.OpError:
@@ -497,7 +497,7 @@ cdef class StepCount:
         return 0
 
     cdef bint know(self) except -1:
-        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialized."""
+        """Returns True if `value` is the global step now. Reads it if need be, which fails as long as it isn't initialized."""
         cdef SessionRunner session = self.session
         cdef uint64_t step_epoch = session.step_epoch
         cdef int64_t counted
@@ -522,7 +522,7 @@ cdef class StepCount:
         return True
 
     cdef object read(self):
-        """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
+        """Returns the step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
         cdef SessionRunner session = self.session
         cdef Plan plan
         if self.element_read is None or not session.lifetime.open:
@@ -546,7 +546,7 @@ cdef class StepCount:
         return self.base + self.session.steps_counted
 
     cdef bint is_step(self, object fetch, int fed) noexcept:
-        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
+        """Returns True if what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
 
         `fed` is what `fed_of` says: a fetch of what is fed gives that.
         """
@@ -561,7 +561,7 @@ cdef class StepCount:
         return plan.step_fed
 
     cdef int is_step_fed(self, object feeds) except -1:
-        """The same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
+        """Returns the same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
         cdef int fed = 0
         if self.upstream is None:
             self.upstream = {by: upstream_operations((tensor,)) for by, tensor in self.fetched_by.items()}
@@ -581,7 +581,7 @@ cdef class StepCount:
         return fed
 
     cdef bint can_be_fetched(self) except -1:
-        """False if `Graph.prevent_fetching` excludes the step."""
+        """Returns False if `Graph.prevent_fetching` excludes the step."""
         cdef object unfetchable = self.session.finder.unfetchable
         if len(unfetchable) > 0:
             for tensor in self.fetched_by.values():
@@ -590,5 +590,5 @@ cdef class StepCount:
         return True
 
     cdef object as_fetched(self, int64_t step):
-        """A step as a run returns it."""
+        """Returns a step as a run returns it."""
         return self.numpy_type(step)

@@ -63,7 +63,7 @@ def report_error(hooks, run_context, error):
       error: the error. OutOfRangeError and StopIteration end a loop normally and aren't reported.
 
     Raises:
-      KeyboardInterrupt, SystemExit: a hook has raised it. All hooks were called.
+      KeyboardInterrupt, SystemExit: If a hook has raised it. All hooks were called.
     """
     if is_end_of_input(error):
         return
@@ -107,7 +107,7 @@ cdef int merge_run_options(object options, object more) except -1:
 
 
 cdef object new_named_tuple(object kind, object first, object second, object third):
-    """A named tuple of three. Its constructor is skipped: one is made for each hook and run."""
+    """Returns a named tuple of three. Its constructor is skipped: one is made for each hook and run."""
     cdef tuple iterable = ((first, second, third),)
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
@@ -115,7 +115,7 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
 cdef HookedRun new_hooked_run(
     object session, SessionRunner runner, HookScheduler scheduler, RunRequest request
 ):
-    """A run with the callbacks of some hooks around it. `runner` and `scheduler` are None in a session not of fastsup."""
+    """Returns a run with the callbacks of some hooks around it. `runner` and `scheduler` are None in a session not of fastsup."""
     cdef HookedRun run = HookedRun.__new__(HookedRun)
     run.session = session
     run.runner = runner
@@ -226,7 +226,7 @@ cdef class HookedRun:
         return values
 
     cdef list fetch_by_hook(self):
-        """The run in a session that isn't a `fastsup.Session`: such a session gets the arguments that TensorFlow gives."""
+        """Returns the run in a session that isn't a `fastsup.Session`: such a session gets the arguments that TensorFlow gives."""
         cdef list requesting = [
             hook for hook, request in zip(self.hooks, self.fetched) if request is not None
         ]
@@ -297,14 +297,14 @@ class ClosedSessionError(RuntimeError, AttributeError):
 
 
 cpdef object still_open(object session):
-    """The session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
+    """Returns the session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
     if session is None:
         raise ClosedSessionError("Attempted to use a closed Session.")
     return session
 
 
 cdef list rejected_by(list watching, list values, FetchList structure):
-    """The hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept."""
+    """Returns the hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept."""
     cdef list rejected = None
     cdef Py_ssize_t i
     for i in range(len(watching)):
@@ -348,8 +348,8 @@ cdef class StepEngine:
           fetches, feed_dict, options, run_metadata: as for `tf.compat.v1.Session.run`.
 
         Raises:
-          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
-          ClosedSessionError: the session is None.
+          RuntimeError: If a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+          ClosedSessionError: If the session is None.
         """
         return self.run(session, new_request(fetches, feed_dict, options, run_metadata))
 
@@ -442,7 +442,7 @@ cdef class StepEngine:
         return self.run_bare(request, plan)
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
-        """A run between the callbacks of hooks."""
+        """Returns a run between the callbacks of hooks."""
         result = self.call_hooks(request, hooks, None)
         self.count_ended(1)
         request.steps_left -= 1
@@ -556,7 +556,7 @@ cdef class StepEngine:
         return last[0] if extra else last
 
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):
-        """The plan of a run that fetches more than the caller's fetches. Kept, as it is the same in the next run."""
+        """Returns the plan of a run that fetches more than the caller's fetches. Kept, as it is the same in the next run."""
         cdef Py_ssize_t i
         cdef Plan augmented = plan.augmented
         # One without a callable is looked up each time: perhaps there is room for one by now.

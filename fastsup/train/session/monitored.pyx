@@ -56,7 +56,7 @@ cdef class CoordinatedBase(WrappedBase):
 
 
 cdef bint is_unpatched(object session, object kind) except -1:
-    """True if a session is of a kind, and none of the methods that a step would go through was replaced."""
+    """Returns True if a session is of a kind, and none of the methods that a step would go through was replaced."""
     if not isinstance(session, kind):
         return False
     replaced = getattr(session, "__dict__", ())
@@ -85,7 +85,7 @@ cdef class SessionChain:
                 self.engine = session._engine
 
     cdef bint is_current(self, object outermost) noexcept:
-        """True if the sessions are still the same."""
+        """Returns True if the sessions are still the same."""
         return (
             outermost is self.outermost
             and (self.recoverable is None or self.recoverable._sess is self.in_recoverable)
@@ -94,7 +94,7 @@ cdef class SessionChain:
         )
 
     cdef object stop_event(self):
-        """The event that the coordinator sets to stop the loop; None for a coordinator of another kind."""
+        """Returns the event that the coordinator sets to stop the loop; None for a coordinator of another kind."""
         coordinator = self.coordinated._coord
         if type(coordinator) is Coordinator and type(coordinator._stop_event) is Event:
             return coordinator._stop_event
@@ -102,7 +102,7 @@ cdef class SessionChain:
 
 
 cdef bint takes_last_result(object feed_fn) except -1:
-    """Whether a function that makes feeds takes the result of the previous step.
+    """Returns True if a function that makes feeds takes the result of the previous step.
 
     False if it can be called without arguments, unless its first parameter is named `last_result`: one of that name gets
     the last result even if it has a default.
@@ -139,7 +139,7 @@ cdef class MonitoredSessionBase:
     """What `MonitoredSession` and `SingularMonitoredSession` do for each step."""
 
     cdef SessionChain current_chain(self):
-        """The nested sessions. They change when a session is recovered or closed, or a program replaces one."""
+        """Returns the nested sessions. They change when a session is recovered or closed, or a program replaces one."""
         cdef SessionChain chain = self.chain
         if chain is None or not chain.is_current(self._sess):
             self.chain = chain = SessionChain(self._sess)
@@ -190,7 +190,7 @@ cdef class MonitoredSessionBase:
         return still_open(self._sess).run_without_hooks(fetches, feed_dict)
 
     def should_stop(self):
-        """Whether the loop should end: a hook, a thread or the program has requested it, or the session is closed."""
+        """Returns True if the loop should end: a hook, a thread or the program has requested it, or the session is closed."""
         cdef SessionChain chain
         session = self._sess
         if session is None or pending_signal():
@@ -220,9 +220,9 @@ cdef class MonitoredSessionBase:
           The last step's result; None if no step was run.
 
         Raises:
-          RuntimeError: the session is closed.
-          ValueError: `steps` is negative.
-          TypeError: `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
+          RuntimeError: If the session is closed.
+          ValueError: If `steps` is negative.
+          TypeError: If `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` is then the last
           successful step's result.
         """
@@ -240,7 +240,7 @@ cdef class MonitoredSessionBase:
         return self.loop(request, feed_fn, takes_result)
 
     cdef object loop(self, RunRequest request, object feed_fn, bint takes_result):
-        """The loop: each iteration runs one step, or all steps until the engine has to check something."""
+        """Returns the loop: each iteration runs one step, or all steps until the engine has to check something."""
         cdef SessionChain chain
         cdef bint runs_itself = self.runs_itself()
         cdef object result = None
@@ -270,7 +270,7 @@ cdef class MonitoredSessionBase:
         return result
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
-        """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
+        """Returns a function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
 
         It is for programs that alternate between several sets of fetches. After a preemption it runs in the new
         session.
@@ -284,9 +284,9 @@ cdef class MonitoredSessionBase:
           A function that takes the values to feed, in the order of `feed_list`, and returns what `run` returns.
 
         Raises:
-          RuntimeError: the session is closed.
-          TypeError: `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
-          ValueError: `fetches` names elements that the graph doesn't have.
+          RuntimeError: If the session is closed.
+          TypeError: If `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
+          ValueError: If `fetches` names elements that the graph doesn't have.
         """
         self.check_open()
         if feed_list is not None and not isinstance(feed_list, (list, tuple)):
@@ -300,7 +300,7 @@ cdef class MonitoredSessionBase:
         return self.step(new_request(fetches, feed_dict, None, None))
 
     cdef bint runs_itself(self) except -1:
-        """True if `run` isn't overridden."""
+        """Returns True if `run` isn't overridden."""
         return type(self).run is MonitoredSessionBase.run and "run" not in self.__dict__
 
     cdef int check_open(self) except -1:
@@ -309,7 +309,7 @@ cdef class MonitoredSessionBase:
 
 
 cdef object own_copy(object fetches):
-    """The same structure, in objects that no other code changes."""
+    """Returns the same structure, in objects that no other code changes."""
     cdef list attributes
     if type(fetches) is list:
         return [own_copy(item) for item in fetches]
