@@ -62,7 +62,7 @@ def check_flag(**flags: Any) -> None:
 
 
 def doubt_about_text(name: str, value: Any) -> str:
-    """Returns a warning about a text for a switch of TensorFlow's, which accepts any truth value: "no" is true.
+    """Returns a warning about a string for a TensorFlow flag, which accepts any truth value: "no" is true.
 
     Args:
       name: the argument.
