@@ -198,7 +198,7 @@ cdef class HookedRun:
         return 0
 
     cdef list fetch(self, RunSnapshot* snapshot):
-        """Executes the run. Returns the caller's result, the values of `fetched`, and the global step if it is fetched."""
+        """Executes the run. Returns the caller's result, the values of `fetched`, and the fetched global step."""
         cdef Part part
         cdef Py_ssize_t i
         cdef bint fetches_step = self.scheduler is not None and snapshot.source == FETCHED_STEP
@@ -297,7 +297,7 @@ class ClosedSessionError(RuntimeError, AttributeError):
 
 
 cpdef object still_open(object session):
-    """Returns the wrapped session. Raises ClosedSessionError for None, because another thread may close it at any time."""
+    """Returns the wrapped session. Raises ClosedSessionError for None: another thread may have closed it."""
     if session is None:
         raise ClosedSessionError("Attempted to use a closed Session.")
     return session
@@ -558,7 +558,7 @@ cdef class StepEngine:
         return last[0] if extra else last
 
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):
-        """Returns the plan of a run with additional fetches. The plan is kept, because the next run needs the same one."""
+        """Returns the plan of a run with additional fetches, and keeps it for the next run."""
         cdef Py_ssize_t i
         cdef Plan augmented = plan.augmented
         # A plan without a callable is looked up each time, because there may be room for a callable now.
