@@ -183,7 +183,7 @@ cdef void* function_in(object capsule, str role, str signature) except NULL:
     given = None if name is NULL else name.decode("utf-8", "replace")
     if given is None or normal(given) != normal(signature):
         raise TypeError(
-            f"{role} in C has the signature {signature!r}, the capsule says {given!r}. "
-            "Compile it with that signature (fastsup.h), and name the capsule by it."
+            f"{role} in C must have the signature {signature!r}, but the capsule is named {given!r}. "
+            "Compile the function with that signature (fastsup.h), and give the capsule that name."
         )
     return PyCapsule_GetPointer(capsule, name)

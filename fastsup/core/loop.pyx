@@ -294,7 +294,7 @@ cdef class Loop:
         """
         if self.running:
             raise RuntimeError(
-                "The loop is running already: in another thread, or in the step or hook that calls run again."
+                "The loop is already running, in another thread or in the step or hook that called run()."
             )
         self.running = True
         try:
@@ -310,7 +310,7 @@ cdef class Loop:
             self.limit_own_steps()
         if self.state.global_step >= drive_of(self).max_steps:
             logger.info(
-                "Skipping training: the global step is %d already, and the loop ends at %d.",
+                "Skipping training: the global step is already %d, and the loop ends at %d.",
                 self.state.global_step,
                 drive_of(self).max_steps,
             )

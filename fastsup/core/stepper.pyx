@@ -202,7 +202,7 @@ cdef class BlockStep(Stepper):
             return FS_STEP_RAISED
         steps = made
         if not 1 <= steps <= limit:
-            raise RuntimeError(f"run_steps of {self.function!r} must make 1 to {limit} steps, and has made {steps}.")
+            raise RuntimeError(f"run_steps of {self.function!r} must run 1 to {limit} steps, but ran {steps}.")
         if getattr(self.function, "has_more", False) is True:
             drive.clock = &stopped_clock
         self.steps_before = drive.loop.steps

@@ -39,8 +39,8 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     tf: Any = sys.modules.get("tensorflow")
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
-            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
-            "out for your own function."
+            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Omit directory "
+            "if save is a function."
         )
     folder = os.fspath(directory)
     if not folder:
@@ -259,7 +259,7 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         status.expect_partial()  # TensorFlow need not warn about it as well.
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
-            f"any of {names}: it is another program's, or the objects have other names in it. Pass the objects under "
+            f"any of {names}: it belongs to another program, or its objects have other names. Pass the objects under "
             "the "
             "names that they were saved with, or use another directory."
         )

@@ -295,7 +295,7 @@ class Checkpoints(PeriodicHook):
         is_saved = any(state is batches for state in self._given) or any(state.is_tensorflows for state in self._states)
         if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") and not is_saved:
             _logger.warning(
-                "The position in %r isn't saved: a resumed loop begins with its first batch. Add the batches to the "
+                "The position in %r isn't saved: a resumed loop starts with its first batch. Add the batches to the "
                 "states of %r.",
                 batches,
                 self,
@@ -431,8 +431,8 @@ class Checkpoints(PeriodicHook):
         misfits = misfits_of(values, strict=not self._own)
         if misfits:
             raise ValueError(
-                f"{path} doesn't match the program: {'; '.join(misfits)}. Is it another program's? Use another "
-                "directory, or pass a pair of functions that convert the saved state."
+                f"{path} doesn't match the program: {'; '.join(misfits)}. Does it belong to another program? Use "
+                "another directory, or pass a pair of functions that convert the saved state."
             )
         # States that may still refuse their value come first.
         for state, value in sorted(values, key=lambda pair: pair[0].is_checked):

@@ -69,7 +69,7 @@ class EvaluateHook(PeriodicHook):
     ) -> None:
         check_flag(at_end=at_end)
         if name is not None and (not isinstance(name, str) or not name):
-            raise TypeError(f"name must be a text such as 'test', or None; got {name!r}.")
+            raise TypeError(f"name must be a string such as 'test', or None; got {name!r}.")
         if every_steps is None and every_secs is None and every_epochs is None and not at_end:
             raise ValueError("at_end=False needs an interval: pass every_steps, every_secs or every_epochs.")
         if every_steps is None and every_secs is None and every_epochs is None and at_end:
@@ -277,7 +277,7 @@ class EarlyStoppingHook(Hook):
                     "end."
                 )
         if self._without_progress >= self._patience:
-            _logger.info("Skipping training: EarlyStoppingHook had already ended it.")
+            _logger.info("Skipping training: EarlyStoppingHook already stopped it.")
             self._stop(loop)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:

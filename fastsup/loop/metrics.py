@@ -375,8 +375,8 @@ def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
     for label in labels:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
             raise ValueError(
-                f"{name} must have names of letters, digits and underscores, other than 'name', which numbers of the "
-                f"result have; got {label!r}."
+                f"{name} must have names of letters, digits and underscores, except 'name', which is reserved for the "
+                f"numbers of the result; got {label!r}."
             )
     return dict(labels)
 

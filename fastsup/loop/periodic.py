@@ -67,9 +67,7 @@ class PeriodicHook(Hook):
         Raises:
           NotImplementedError: If the subclass doesn't override this method.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must override act(loop): otherwise it does nothing at intervals."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must override act(loop): otherwise the hook does nothing.")
 
     def begin(self, loop: Any) -> None:
         self.never_due()
@@ -249,7 +247,7 @@ class StopAtStepHook(Hook):
         self.reschedule(at_step=last_step)
         if loop.global_step >= last_step:
             _logger.info(
-                "Skipping training: the global step is %d already, and StopAtStepHook ends the loop at %d.",
+                "Skipping training: the global step is already %d, and StopAtStepHook ends the loop at %d.",
                 loop.global_step,
                 last_step,
             )

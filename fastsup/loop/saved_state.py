@@ -348,7 +348,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
                 "state from them."
             )
         )
-        raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which isn't saved. {remedy}")
+        raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which can't be saved. {remedy}")
     kind, items = parts
     encoded = [
         [_encode(name, f"a key of {path}", arrays) if kind in _DICTS else name, _encode(part, f"{path}/{name}", arrays)]

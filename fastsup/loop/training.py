@@ -157,15 +157,15 @@ def train(
     if max_steps is not None and not loop.should_stop():
         remedy = "pass a list or a function of the epoch's number as data" if epochs is None else "pass more epochs"
         _logger.warning(
-            "The data has ended at global step %d, before max_steps=%d. To repeat it, %s.",
+            "The data ended at global step %d, before max_steps=%d. To repeat it, %s.",
             loop.global_step,
             max_steps,
             remedy,
         )
     elif max_steps is None and loop.restored_step is not None and not loop.steps:
         _logger.warning(
-            "No step was run: the checkpoint of global step %d is at the end of the data. To train on, pass "
-            "more epochs.",
+            "No step was run: the checkpoint of global step %d is at the end of the data. To continue "
+            "training, pass more epochs.",
             loop.restored_step,
         )
     return loop
@@ -230,7 +230,7 @@ def _with_data(
     if (rows and all(rows) and len(set(rows)) == 1) or hasattr(data, "shape"):
         kind, part = (f"a tuple of {len(rows)} arrays", "array") if rows else ("an array", "row")
         _logger.warning(
-            "data is %s, and each %s is taken for a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
+            "data is %s, and each %s is treated as a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
             kind,
             part,
         )

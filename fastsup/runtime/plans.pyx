@@ -488,7 +488,7 @@ cdef class PlanFinder:
         self.rules_seen = self.rules()
 
     cdef Py_ssize_t rules(self):
-        """Returns a number that grows when an element becomes unfeedable or unfetchable, or a type gets a conversion."""
+        """Returns a count that grows when an element becomes unfeedable or unfetchable, or a type gets a conversion."""
         return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
 
     cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run):

@@ -74,7 +74,7 @@ def report_error(hooks, run_context, error):
     def log(hook, another):
         # A hook in an old program may use a method of that name for another purpose.
         logging.error(
-            "on_error of the hook %r has failed: %r. A session calls that method for each error. See "
+            "on_error of the hook %r failed: %r. A session calls that method for each error. See "
             "`python -m fastsup docs dropin#hooks`.",
             hook,
             another,

@@ -891,7 +891,7 @@ def test_batches_whose_position_is_not_saved_are_warned_of(tmp_path: Path, caplo
     StepLoop(step, [Checkpoints(tmp_path / "a", {"state": {}, "batches": batches})], steps=1).run()
     assert caplog.text == ""
     StepLoop(step, [Checkpoints(tmp_path / "b", {"state": {}})], steps=1).run()
-    assert "isn't saved: a resumed loop begins with its first batch. Add the batches to the states" in caplog.text
+    assert "isn't saved: a resumed loop starts with its first batch. Add the batches to the states" in caplog.text
 
 
 def test_two_of_one_directory_in_a_loop_are_refused(tmp_path: Path) -> None:
