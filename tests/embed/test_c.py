@@ -245,7 +245,7 @@ while loop.steps == 0:
 try:
     loop.run()
 except RuntimeError as error:
-    assert "running already" in str(error)
+    assert "already running" in str(error)
 else:
     raise AssertionError
 loop.request_stop()

@@ -307,7 +307,7 @@ def test_nothing_is_pickled(tmp_path: Path, processes: Processes) -> None:
         ((1, 2), "states['s'] must be state that a restore can set, got (1, 2)"),
         (lambda: 1, "or pass a pair of functions"),
         ((Stateful(), Stateful()), "states['s'] must be one object, got (<"),
-        ({"f": open}, "s/f is <built-in function open> of type builtin_function_or_method, which isn't saved."),
+        ({"f": open}, "s/f is <built-in function open> of type builtin_function_or_method, which can't be saved."),
         ({"a": [Stateful()]}, "Pass an object with state_dict and load_state_dict under its own name"),
         ({"a": np.array([object()])}, "s/a is an array of Python objects."),
         ({frozenset([print]): 1}, "a key of s/0 is <built-in function print>"),
