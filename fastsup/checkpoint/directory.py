@@ -207,7 +207,7 @@ def _read_state(directory: _Directory) -> tuple[Any, str | None]:
     except (errors.OpError, text_format.ParseError, UnicodeDecodeError) as error:
         return None, f"The state file {path} can't be read ({_one_line(error)})"
     if not state.model_checkpoint_path:
-        return None, f"The state file {path} names no checkpoint"
+        return None, f"The state file {path} contains no checkpoint"
     return state, None
 
 
@@ -258,7 +258,7 @@ def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
         path, moved = _find(found, newest)
         paths.append(path or os.path.join(found.path, newest))
         if moved:
-            remarks.append(f"The state file of {found.path} names {newest}, in another place; {path} is used")
+            remarks.append(f"The state file of {found.path} refers to {newest}, in another directory; {path} is used")
         named = [path for path in (_find(found, name)[0] for name in every) if path]
         rotation = [path for path in named if is_in(path, found.path)]
         stems = {stem_of(name) for name in (newest, *every)}
@@ -428,7 +428,7 @@ def warn_of_other_writer(path: str) -> None:
         return
     process.warned.add(about)
     logging.warning(
-        "%s was replaced by another program: %s has saved there since this one, process %d, wrote or read it. "
+        "%s was replaced by another program: %s saved there after this program, process %d, last used it. "
         "Each overwrites the other's checkpoints, and a restart restores only one of them. Stop one of them, or give "
         "each its own directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
         path,

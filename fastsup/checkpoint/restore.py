@@ -472,9 +472,9 @@ def _misfit(graph: Any, saver: Any, path: str, reader: Any, shapes: dict[str, An
             here, there = wanted.tensor.dtype.base_dtype, dtypes[key].base_dtype
             shape = shape_of_target(op)
             if here != there:
-                different[name] = f"{name} is {there.name} there and {here.name} in the model"
+                different[name] = f"{name} is {there.name} in the checkpoint and {here.name} in the model"
             elif not wanted.slice_spec and shape is not None and not shape.is_compatible_with(shapes[key]):
-                different[name] = f"{name} has shape {shapes[key]} there and {shape.as_list()} in the model"
+                different[name] = f"{name} has shape {shapes[key]} in the checkpoint and {shape.as_list()} in the model"
     return _Misfit(sorted(missing), list(different.values()), sorted(set(shapes) - used))
 
 
@@ -528,7 +528,7 @@ def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
         saved = shapes.get(variable.op.name)
         is_part = getattr(variable, "_save_slice_info", None) is not None
         if saved is not None and not is_part and not variable.shape.is_compatible_with(saved):
-            other.append(f"{variable.op.name} is {variable.shape} in the model and {tuple(saved)} there")
+            other.append(f"{variable.op.name} is {variable.shape} in the model and {tuple(saved)} in the checkpoint")
     if other:
         more = f"; and {len(other) - _LISTED_SHAPES} more" if len(other) > _LISTED_SHAPES else ""
         logging.warning(

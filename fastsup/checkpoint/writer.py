@@ -227,10 +227,10 @@ class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
         self._session.saves_ended += 1
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
-        raise NotImplementedError("A snapshot of variables is for Saver.save() alone.")
+        raise NotImplementedError("A snapshot of variables works only with Saver.save().")
 
     def partial_run(self, handle: Any, fetches: Any, feed_dict: Any = None) -> Any:
-        raise NotImplementedError("A snapshot of variables is for Saver.save() alone.")
+        raise NotImplementedError("A snapshot of variables works only with Saver.save().")
 
 
 class CheckpointWriter:

@@ -276,7 +276,9 @@ def _check_chief(cluster_spec: Any, chief: str) -> None:
             f'The "cluster" in TF_CONFIG must have only one "{chief}" node. Make the others "worker" nodes.'
         )
     if cluster_spec.task_indices(chief) != [0]:
-        raise ValueError(f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another one.')
+        raise ValueError(
+            f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another index.'
+        )
 
 
 def own_task(tf_config: dict[str, Any], cluster_spec: Any) -> tuple[str, int]:
@@ -342,7 +344,7 @@ def _single_process_settings(tf_config: dict[str, Any], service: Any) -> TaskSet
     if task_type != TaskType.WORKER:
         raise ValueError(
             'If "cluster" is not set in TF_CONFIG, task type must be WORKER. '
-            'Add the addresses of the tasks as TF_CONFIG["cluster"], or leave "task" out to run in this process alone.'
+            'Add the addresses of the tasks as TF_CONFIG["cluster"], or omit "task" to run only in this process.'
         )
     if task_id != 0:
         raise ValueError(
@@ -409,7 +411,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
         if TaskType.CHIEF in cluster_spec.jobs:
             raise ValueError(
                 "If `master` node exists in `cluster`, job `chief` is not supported. "
-                'Leave one of the two out of TF_CONFIG["cluster"].'
+                'Remove one of the two from TF_CONFIG["cluster"].'
             )
     _check_chief(cluster_spec, chief)
     task_type, task_id = own_task(tf_config, cluster_spec)

@@ -22,7 +22,7 @@ cdef object capsule_of(void* function, const char* signature, void* context, str
 
 
 cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* schedule, PyObject* owner):
-    """Makes a hook in C. A schedule of NULL means after every step, an owner of NULL none."""
+    """Creates a hook in C. If the schedule is NULL, it is called after every step. The owner may be NULL."""
     capsule = capsule_of(<void*> function, FASTSUP_HOOK_SIGNATURE, context, "a hook")
     steps, secs = (None, None) if schedule is NULL else (schedule.every_steps or None, schedule.every_secs or None)
     for name, interval in (("every_steps", steps), ("every_secs", secs)):
@@ -36,7 +36,7 @@ cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* sche
 cdef object loop_new(
     fs_step_fn step, void* context, PyObject* hooks, int64_t max_steps, int64_t initial_step, PyObject* owner
 ):
-    """Makes a loop around a step function in C. Hooks of NULL mean none, negative max_steps no limit."""
+    """Creates a loop around a C step function. NULL hooks mean none, negative max_steps no limit."""
     capsule = capsule_of(<void*> step, FASTSUP_STEP_SIGNATURE, context, "a step function")
     given = () if hooks is NULL else <object> hooks
     cdef Loop loop = StepLoop(capsule, given, None if max_steps < 0 else max_steps, initial_step)

@@ -62,7 +62,7 @@ def check_flag(**flags: Any) -> None:
 
 
 def doubt_about_text(name: str, value: Any) -> str:
-    """A warning about a text for a switch of TensorFlow's, which accepts any truth value: "no" is true.
+    """Returns a warning about a string for a TensorFlow flag, which accepts any truth value: "no" is true.
 
     Args:
       name: the argument.
@@ -132,7 +132,7 @@ def path_argument(name: str, value: Any, what: str) -> Any:
       The path as a string, or as bytes if bytes were given.
 
     Raises:
-      TypeError: `value` isn't a path. The message names argument and value.
+      TypeError: If `value` isn't a path. The message names argument and value.
     """
     try:
         return os.fspath(value)
@@ -177,7 +177,7 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}. Pass 1 for every step or second.")
     if not value > 0:
-        remedy = "Pass a positive number" + (", or None to leave it out." if optional else ".")
+        remedy = "Pass a positive number" + (", or None to omit it." if optional else ".")
         raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
 
 
@@ -345,10 +345,9 @@ def check_no_pattern(name: str, directory: Any) -> None:
     found = pattern_in(directory)
     if found:
         raise ValueError(
-            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it as a "
-            "pattern, and would not find them again, or would delete checkpoints in other directories. Rename the "
-            "directory. See "
-            "`python -m fastsup docs dropin#checkpoints`."
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow treats {found!r} in it as "
+            "a pattern, so it would not find them again, or would delete checkpoints in other directories. Rename the "
+            "directory. See `python -m fastsup docs dropin#checkpoints`."
         )
 
 

@@ -25,7 +25,7 @@ cdef bint is_replaced() noexcept:
 
 
 cdef double seconds() except? -1.0:
-    """Seconds since the epoch, by the replacement of `time.time` if there is one."""
+    """Returns the seconds since the epoch, from the replacement of `time.time` if there is one."""
     return time.time() if is_replaced() else fs_clock_seconds()
 
 
@@ -42,17 +42,17 @@ cdef bint reached(double due) except -1:
 
 
 cdef uint64_t* times_set_back() noexcept:
-    """The address of the counter that `reached` increments when the clock was set back by more than a second."""
+    """Returns the address of the counter that `reached` increments when the clock is set back by over a second."""
     return &set_back_count
 
 
 cdef double steady_seconds() except? -1.0:
-    """Seconds since the epoch by a clock that can't be set; or by the replacement of `time.time` if there is one."""
+    """Returns seconds from a clock that can't be set, or from the replacement of `time.time` if there is one."""
     return time.time() if is_replaced() else fs_clock_steady()
 
 
 cdef int steady_reached(double due) except -1:
-    """Returns 1 if that clock has reached a time."""
+    """Returns 1 if the clock of `steady_seconds` has reached a time."""
     return time.time() >= due if is_replaced() else fs_clock_steady_reached(due)
 
 

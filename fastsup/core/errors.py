@@ -32,7 +32,7 @@ def add_note(error: BaseException, text: str) -> None:
             _logger.error("%s %s: %s", text, type(error).__name__, error)
     except Exception as failure:
         # An error that accepts no attributes is still raised unchanged.
-        _logger.debug("An error takes no note: %s", failure)
+        _logger.debug("Can't add a note to the error: %s", failure)
 
 
 def safe_repr(value: Any) -> str:
@@ -72,12 +72,12 @@ def end_all_hooks(
     # sorted() is stable, so this is the first interrupt, or otherwise the first error.
     (_, raised), *others = sorted(failed, key=lambda entry: isinstance(entry[1], Exception))
     for hook, other in others:
-        log_error("%s %r has failed, too.", what, hook, exc_info=other)
+        log_error("%s %r also failed.", what, hook, exc_info=other)
     raise raised
 
 
 def _log_failed_on_error(hook: Any, error: Exception) -> None:
-    _logger.error("on_error of the hook %r has failed", hook, exc_info=error)
+    _logger.error("on_error of the hook %r failed", hook, exc_info=error)
 
 
 def notify_hooks(

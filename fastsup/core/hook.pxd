@@ -7,7 +7,7 @@ cdef class LoopHook(Scheduled):
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule
-    # The number of runs of loops under way that call it. They share its due positions.
+    # The number of running loops that call the hook. They share its due positions.
     cdef int runs_under_way
 
     cpdef due_at_time(self, object time)

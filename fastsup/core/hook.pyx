@@ -1,4 +1,4 @@
-"""Hooks of a `StepLoop`: the base class for hooks in Python and Cython, and the hook that calls a function in C."""
+"""Hooks of a `StepLoop`: the base class for hooks in Python and Cython, and the hook that calls a C function."""
 
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport INT64_MAX, int64_t
@@ -24,9 +24,9 @@ cdef class LoopHook(Scheduled):
 
     A subclass overrides the callbacks. It sets when it is due with `due_at_run`, `due_at_step`, `due_at_time` or
     `due_every_run`: first in `begin`, then in each `after_step`. A hook that doesn't set a later time stays due after
-    every step. `reschedule` replaces all that was set.
+    every step. `reschedule` replaces all due positions.
 
-    A session of `fastsup.train` takes such hooks too. In a session, `loop` replaces the `StepLoop`, with the same
+    A session of `fastsup.train` also accepts these hooks. In a session, `loop` replaces the `StepLoop`, with the same
     attributes and `loop.session`. `value` is the value of the hook's `fetches`.
 
     Attributes:
@@ -37,7 +37,7 @@ cdef class LoopHook(Scheduled):
     fetches = None
 
     def _is_due(self, int64_t run, int64_t global_step):
-        """True if the hook is due in a run, or at a global step, or now."""
+        """Returns True if the hook is due in a run, or at a global step, or now."""
         return fs_due_reached(&self.due, run, global_step, <fs_time_reached_fn> steady_reached) != 0
 
     def __cinit__(self, *args, **kwargs):
@@ -45,7 +45,7 @@ cdef class LoopHook(Scheduled):
             check_keywords(type(self), kwargs)
 
     cpdef due_at_time(self, object time):
-        # A clock that is set back must not make the hook wait.
+        # The hook must not wait because the clock was set back.
         Scheduled.due_at_time(self, as_steady(number_of_seconds(time)))
 
     def begin(self, loop):
@@ -60,10 +60,10 @@ cdef class LoopHook(Scheduled):
 
         Args:
           loop: the `StepLoop`.
-          value: the value that the step function returned, as in `loop.result`. In a session, that of `fetches`.
+          value: the value that the step function returned, as in `loop.result`. In a session, the value of `fetches`.
         """
 
-    # A method `after_steps(loop, values)` that a subclass may have: see docs/hooks.md. Without it, the loop runs one
+    # A subclass may have a method `after_steps(loop, values)`: see docs/hooks.md. Without it, the loop runs one
     # step at a time while the hook is due after each step.
     after_steps = None
 
@@ -90,8 +90,8 @@ cdef class LoopHook(Scheduled):
 
 cdef class FunctionHook(LoopHook):
     """FunctionHook(function, every_steps=None, every_secs=None, context=None)\n--\n
-    A hook that calls a function in C after the steps on which it is due. If the step is in C too, it is called without
-    the GIL.
+    A hook that calls a C function after the steps on which it is due. If the step is also in C, the function is called
+    without the GIL.
 
     Args:
       function: a capsule with the function, named by its signature: `int (fs_loop const *, void *)`. Its context
@@ -102,8 +102,8 @@ cdef class FunctionHook(LoopHook):
       context: a capsule of any name, whose pointer is the function's second argument instead of the capsule's context.
 
     Raises:
-      TypeError: `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
-      ValueError: an interval isn't positive.
+      TypeError: If `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
+      ValueError: If an interval isn't positive.
     """
 
     def __init__(self, function, every_steps=None, every_secs=None, context=None):
@@ -136,21 +136,22 @@ cdef class FunctionHook(LoopHook):
 
 
 cdef str callback_after_steps(LoopHook hook):
-    """Names the callback that a hook has after steps, in C, Cython or Python; None for a hook without one."""
+    """Returns the name of a hook's callback after steps, in C, Cython or Python; None for a hook without one."""
     if hook.function is not NULL:
         return "The function in C"
     if <void*> hook.on_due != <void*> plain.on_due:
         return "on_due"
-    # Of the class, or of the object. (Python is slower with an object whose __dict__ was looked at.)
+    # The attribute covers both class and object. Reading the object's __dict__ would make later calls slower.
     if getattr(hook.after_step, "__func__", None) is LoopHook.after_step:
         return None
     return "after_step"
 
 
 cdef bint takes_several(LoopHook hook) except -1:
-    """Whether a hook accepts the results of several steps in one call: it has a method `after_steps`.
+    """Returns True if a hook accepts the results of several steps in one call, by a method `after_steps`.
 
-    False if a subclass of the class that has it defines `after_step` again, or the methods in C: that is to be called.
+    Returns False if a subclass of the class that defines it overrides `after_step` or the C methods, because the loop
+    must then call the override.
     """
     if hook.after_steps is None or hook.function is not NULL:
         return False
@@ -175,14 +176,14 @@ def normal(signature):
 
 
 cdef void* function_in(object capsule, str role, str signature) except NULL:
-    """Returns the function in a capsule. TypeError if it isn't a capsule, or its name is another signature."""
+    """Returns the function in a capsule. Raises TypeError for another object or another signature."""
     if not PyCapsule_CheckExact(capsule):
         raise TypeError(f"{role} in C must be a capsule named {signature!r}, got {capsule!r}")
     cdef const char* name = PyCapsule_GetName(capsule)
     given = None if name is NULL else name.decode("utf-8", "replace")
     if given is None or normal(given) != normal(signature):
         raise TypeError(
-            f"{role} in C has the signature {signature!r}, the capsule says {given!r}. "
-            "Compile it with that signature (fastsup.h), and name the capsule by it."
+            f"{role} in C must have the signature {signature!r}, but the capsule is named {given!r}. "
+            "Compile the function with that signature (fastsup.h), and give the capsule that name."
         )
     return PyCapsule_GetPointer(capsule, name)

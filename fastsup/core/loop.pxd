@@ -4,21 +4,21 @@ from fastsup.core.hook cimport LoopHook, fs_loop
 
 
 cdef class Loop:
-    # The part that functions in C see. It lives as long as the loop.
+    # The part that C functions read. It lives as long as the loop.
     cdef const fs_loop* state
 
     cdef readonly tuple hooks
     cdef object step_function
-    # The Stepper of the run under way, or of the last one. It isn't typed, and neither are the probe and its finder: embedders
-    # don't need the headers of these.
+    # The Stepper of the current or last run. The stepper, the probe and its finder aren't typed, so that embedders
+    # don't need their headers.
     cdef object stepper
     cdef object owner
-    # The number of steps that the loop is to make; INT64_MAX if none was given.
+    # The number of steps for the loop to run; INT64_MAX without a limit.
     cdef int64_t own_steps
     cdef bint running
     # The ProbeFinder of the steps.
     cdef object probes
-    # The Probe of the run under way; None in a loop whose steps are made elsewhere.
+    # The Probe of the current run; None in a loop whose steps run elsewhere.
     cdef object probe
 
     cdef int allocate(self, tuple hooks) except -1

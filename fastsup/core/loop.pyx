@@ -48,7 +48,7 @@ cdef LoopHook as_hook(object hook, Py_ssize_t i):
         return FunctionHook(hook)
     if isinstance(hook, LoopHook):
         return hook
-    # A hook of sessions that has one for loops.
+    # Use the loop hook that a session hook provides.
     adapted = getattr(hook, "loop_hook", None)
     if isinstance(adapted, LoopHook):
         return adapted
@@ -59,14 +59,14 @@ cdef LoopHook as_hook(object hook, Py_ssize_t i):
 
 
 def check_hook(hook, place):
-    """Refuses an object that isn't a hook of loops.
+    """Refuses an object that isn't a loop hook.
 
     Args:
       hook: the object.
       place: its index in the program's list, for the message.
 
     Raises:
-      TypeError: the loop can't call it.
+      TypeError: If the loop can't call the object.
     """
     as_hook(hook, place)
 
@@ -77,12 +77,12 @@ cdef int raise_pending() except -1:
 
 
 cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
-    """Calls `on_due`. It may have set an exception."""
+    """Calls `on_due`, which may set an exception."""
     return (<on_due_t> <void*> hook.on_due)(hook, loop, loop.state)
 
 
 cdef str due_hook(Loop loop):
-    """The hook that was due last, by its place in the loop's `hooks`, for a message."""
+    """Returns the last due hook, as its index in the loop's `hooks`, for a message."""
     cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
     return f"loop.hooks[{i}], {safe_repr(loop.hooks[i])},"
 
@@ -110,7 +110,7 @@ cdef int64_t initial_step_number(str name, object value) except? -1:
 
 
 cdef int64_t limit_number(str name, object value) except -1:
-    """Checks a limit of a loop. INT64_MAX for None."""
+    """Checks a limit of a loop. Returns INT64_MAX for None."""
     cdef int64_t limit = step_number(name, INT64_MAX if value is None else value)
     if limit < 0:
         raise ValueError(f"{name} must not be negative, got {limit!r}. Pass None for a loop without limit.")
@@ -119,30 +119,30 @@ cdef int64_t limit_number(str name, object value) except -1:
 
 cdef class Loop:
     """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None)\n--\n
-    Calls a step function again and again, and hooks after the steps on which they are due.
+    Calls a step function repeatedly, and calls hooks after the steps on which they are due.
 
-    The loop ends when the global step reaches `max_steps`, after `steps` steps, when a hook, the step function or another
-    thread requests a stop, or when the step function raises StopIteration.
+    The loop ends when the global step reaches `max_steps`, after `steps` steps, when a hook, the step function or
+    another thread requests a stop, or when the step function raises StopIteration.
 
     Args:
-      step: a callable without arguments; or a capsule with a function in C, named by the function's signature
-        (`int (fs_loop *, void *)`), which is called without the GIL. A callable that has a method `run_steps` can run
-        several steps in one call: see docs/compiled.md.
-      hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
-        after every step.
-      max_steps: the global step at which the loop ends, or None for no limit. If the global step has reached it before
-        the first step, no step is run.
+      step: a callable without arguments; or a capsule with a C function, named by the function's signature
+        (`int (fs_loop *, void *)`). The C function is called without the GIL. A callable with a method `run_steps` can
+        run several steps in one call: see docs/compiled.md.
+      hooks: iterable of `Hook`s and of capsules with C functions (`int (fs_loop const *, void *)`). The C functions are
+        called after every step.
+      max_steps: the global step at which the loop ends, or None for no limit. If the global step is already there
+        before the first step, no step is run.
       initial_step: value of the global step before the first step.
-      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for
-        the whole program when `run` is called, if there is one.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. If None, the program-wide profiler
+        records them, if one is on when `run` is called.
       steps: number of steps by which the global step grows in this loop, instead of `max_steps`; None for no limit.
 
     Raises:
-      TypeError: `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a number
-        of steps isn't an integer, or `profiler` isn't a profiler.
-      ValueError: `max_steps` or `steps` is negative, or both are given, `initial_step` doesn't lie between 0 and 2**62, or
-        a number of steps doesn't fit into 64 bits.
-      RuntimeError: the loop is running, so `__init__` can't be called again.
+      TypeError: If `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a
+        number of steps isn't an integer, or `profiler` isn't a profiler.
+      ValueError: If `max_steps` or `steps` is negative, or both are given, `initial_step` doesn't lie between 0 and
+        2**62, or a number of steps doesn't fit into 64 bits.
+      RuntimeError: If `__init__` is called again while the loop is running.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -188,19 +188,19 @@ cdef class Loop:
         self.limit_own_steps()
 
     cdef int hold(self, object hooks) except -1:
-        """Takes the hooks, any iterable of them."""
+        """Stores the hooks from an iterable."""
         self.allocate(tuple([as_hook(hook, i) for i, hook in enumerate(hooks)]))
         return 0
 
     cdef int limit_own_steps(self) except -1:
-        """Finds the global step at which a loop ends that has to run a number of steps from its current step."""
+        """Sets the final global step of a loop with a limit on its number of steps."""
         cdef fs_drive* drive = drive_of(self)
         if self.own_steps != INT64_MAX:
             drive.max_steps = drive.loop.global_step + min(self.own_steps, INT64_MAX - drive.loop.global_step)
         return 0
 
     cdef int allocate(self, tuple hooks) except -1:
-        """Makes the loop's state, with a slot for each hook, and frees the state before."""
+        """Allocates the loop's state, with a slot for each hook, and frees the previous state."""
         cdef fs_drive* drive = fs_drive_new(len(hooks), changes())
         cdef LoopHook hook
         cdef Py_ssize_t i
@@ -226,7 +226,7 @@ cdef class Loop:
 
     @property
     def global_step(self):
-        """The global step: of the restored checkpoint, or `initial_step`; plus the steps done since."""
+        """The global step: the restored checkpoint's step or `initial_step`, plus the steps run since."""
         return self.state.global_step
 
     @property
@@ -243,7 +243,7 @@ cdef class Loop:
 
     @property
     def step_is_native(self):
-        """Whether the step is a function in C."""
+        """True if the step is a C function."""
         return drive_of(self).step is not NULL
 
     def request_stop(self):
@@ -255,18 +255,18 @@ cdef class Loop:
         return fs_drive_is_done(drive_of(self))
 
     def _recover(self, error):
-        """Lets a subclass recover from an error of a step in Python: the step is then called again.
+        """Lets a subclass recover from an error of a Python step. The loop then calls the step again.
 
         Args:
           error: the exception.
 
         Raises:
-          Exception: the error itself, if nothing recovers from it.
+          Exception: The same error, if nothing recovers from it.
         """
         raise error
 
     def _end_hooks(self, probe):
-        """Calls the `end` of all hooks, and raises the first error of a hook. The others are logged."""
+        """Calls the `end` of all hooks, then raises the first error. Other errors are logged."""
         def end(hook):
             try:
                 with probe.beside_steps(hook, "end"):
@@ -278,22 +278,23 @@ cdef class Loop:
         end_all_hooks(self.hooks, end, logger.error)
 
     def _set_global_step(self, global_step):
-        """Sets the global step, between 0 and 2**62, of which the next step is one more."""
+        """Sets the global step, between 0 and 2**62. The next step increments it by one."""
         drive_of(self).loop.global_step = initial_step_number("global_step", global_step)
 
     def run(self):
         """Runs the loop until its end.
 
         Returns:
-          `result`: the value that the last step returned, or None if none was made.
+          `result`: the value that the last step returned, or None if no step ran.
 
         Raises:
-          RuntimeError: a C function failed, or the loop is already running.
-          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+          RuntimeError: If a C function failed, or the loop is already running.
+          Exception: An error of the step function or of a hook. StopIteration from the step function ends the loop
+            instead.
         """
         if self.running:
             raise RuntimeError(
-                "The loop is running already: in another thread, or in the step or hook that calls run again."
+                "The loop is already running, in another thread or in the step or hook that called run()."
             )
         self.running = True
         try:
@@ -303,13 +304,13 @@ cdef class Loop:
 
     cdef object run_to_end(self):
         """Runs the loop, in `run`."""
-        drive_of(self).message[0] = 0  # Of an earlier run.
+        drive_of(self).message[0] = 0  # Clear the message of an earlier run.
         if self.state.steps == 0:
             # A subclass may have restored a checkpoint.
             self.limit_own_steps()
         if self.state.global_step >= drive_of(self).max_steps:
             logger.info(
-                "Skipping training: the global step is %d already, and the loop ends at %d.",
+                "Skipping training: the global step is already %d, and the loop ends at %d.",
                 self.state.global_step,
                 drive_of(self).max_steps,
             )
@@ -324,7 +325,7 @@ cdef class Loop:
                 (<LoopHook> hook).runs_under_way += 1
                 self.begin_hook(hook)
             stepper = stepper_for(drive_of(self), self.step_function, probe)
-            stepper.result = (<Stepper> self.stepper).result  # Of an earlier run.
+            stepper.result = (<Stepper> self.stepper).result  # Keep the result of an earlier run.
             self.stepper = stepper
             fs_drive_reload(drive_of(self))
             self.make_steps(probe)
@@ -351,9 +352,8 @@ cdef class Loop:
         return probe_of(probes, None)
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls the hook's `begin`. Warns about a hook with a step callback that is never due, about one that is due
-        without a callback, and about one whose due position another run also changes, unless it is due after every
-        step."""
+        """Calls the hook's `begin`. Warns about a hook with a step callback that is never due, about a due hook without
+        a callback, and about a hook whose due position another run also changes, unless it is due after every step."""
         cdef uint64_t before = changes()[0]
         try:
             hook.begin(self)
@@ -401,7 +401,7 @@ cdef class Loop:
         return 0
 
     cdef int call_hooks_after(self, object result) except -1:
-        """Calls the hooks that are due after a step that was made elsewhere, and has had this result."""
+        """Calls the due hooks after a step that ran elsewhere and returned this result."""
         cdef fs_drive* drive = drive_of(self)
         (<Stepper> self.stepper).result = result
         drive.loop.result = as_double(result)
@@ -409,7 +409,7 @@ cdef class Loop:
         return self.handle(fs_drive_call_due(drive))
 
     cdef int make_steps(self, object recorder) except -1:
-        """The loop: steps until something needs it, then the hooks that are due, to the end."""
+        """Runs the loop to its end: steps until an event needs handling, then the due hooks."""
         cdef Stepper stepper = self.stepper
         cdef Probe probe = recorder
         cdef fs_scope scope
@@ -447,7 +447,7 @@ cdef class Loop:
     cdef int note_hook(self, object error) except -1:
         """Adds a note with the Python or Cython hook, and the global step, to its error."""
         cdef fs_drive* drive = drive_of(self)
-        # Hooks are looked at in order, from the first one after each step: there is no next one unless one was called.
+        # Hooks are checked in order after each step, so there is no next hook unless a hook was called.
         cdef Py_ssize_t i = <Py_ssize_t> drive.next_slot - 1
         if i < 0 or drive.slots[i].function is not NULL:
             return 0
@@ -457,9 +457,9 @@ cdef class Loop:
         return 0
 
     cdef int raise_set(self, int event) except -1:
-        """Raises the exception that a function in C has set, or a replaced clock. Says in it where that was."""
+        """Raises the exception that a C function or a replaced clock has set, with a note about its origin."""
         cdef fs_drive* drive = drive_of(self)
-        drive.next_slot = 0  # A hook in Python hasn't raised it.
+        drive.next_slot = 0  # The exception doesn't come from a Python hook.
         try:
             raise_pending()
         except StopIteration:
@@ -477,7 +477,7 @@ cdef class Loop:
         """Does the part of an event that needs Python: raises errors, calls due hooks."""
         cdef fs_drive* drive = drive_of(self)
         while True:
-            # A function in C may have taken the GIL and set an exception.
+            # A C function may have taken the GIL and set an exception.
             if PyErr_Occurred() is not NULL:
                 return self.raise_set(event)
             if event == FS_HOOK_DUE:
@@ -496,7 +496,7 @@ cdef class Loop:
             event = fs_drive_call_due(drive)
 
     cdef int call_hook(self, Py_ssize_t i) except -1:
-        """Calls a hook that is due, in C or in Python."""
+        """Calls a due hook, in C or in Python."""
         cdef fs_drive* drive = drive_of(self)
         cdef Probe probe = self.probe
         cdef int code
@@ -527,7 +527,7 @@ cdef class Loop:
 
 cdef class DrivenLoop(Loop):
     """DrivenLoop(hooks)\n--\n
-    Calls hooks after steps that the caller makes.
+    Calls hooks after steps that the caller runs.
 
     Args:
       hooks: iterable of `fastsup.core.Hook`.
@@ -540,7 +540,7 @@ cdef class DrivenLoop(Loop):
         """Raises RuntimeError.
 
         Raises:
-          RuntimeError: always.
+          RuntimeError: Always.
         """
         raise RuntimeError("The session runs this loop's steps, so don't call loop.run().")
 
@@ -555,7 +555,7 @@ cdef class DrivenLoop(Loop):
         self.move_to(steps, global_step)
 
     def _after_step(self, steps, global_step, result):
-        """Calls the hooks that are due after a step, which is counted in `steps`."""
+        """Calls the due hooks after a step. `steps` already counts the step."""
         self.move_to(steps, global_step)
         try:
             self.call_hooks_after(result)

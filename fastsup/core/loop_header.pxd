@@ -1,4 +1,4 @@
-# fastsup/loop.h: the state of a loop that C functions get.
+# fastsup/loop.h: the loop state that C functions receive.
 
 from libc.stdint cimport int64_t
 
@@ -10,7 +10,7 @@ cdef extern from "fastsup/loop.h":
     ctypedef struct fs_schedule:
         int64_t every_steps
         double every_secs
-    # Functions in C, called with or without the GIL. They raise no Python exception by their return value.
+    # C functions, called with or without the GIL. Their return value doesn't raise a Python exception.
     ctypedef int (*fs_step_fn)(fs_loop* loop, void* context) noexcept nogil
     ctypedef int (*fs_hook_fn)(const fs_loop* loop, void* context) noexcept nogil
     int FS_GO_ON

@@ -42,12 +42,12 @@ cdef class Profiler:
 
 # Finds the probe of the steps of one session or loop.
 cdef class ProbeFinder:
-    # The address of the pointer to the active profiler: of `own_pointer`, or of the program's profiler. NULL there:
-    # nothing records.
+    # The address of the pointer to the active profiler: `own_pointer`, or the program's profiler. If that pointer is
+    # NULL, nothing records.
     cdef void** profiler
     cdef void* own_pointer
     cdef Profiler own
-    # Who has opened the session: a `SessionOrigin`, or None.
+    # The session's `SessionOrigin`, or None.
     cdef public object origin
     # The hooks that are called around the steps, or None.
     cdef object hooks
@@ -61,15 +61,15 @@ cdef class ProbeFinder:
 
 
 cdef inline Probe probe_of(ProbeFinder finder, object session):
-    """The probe of the next step: one that does nothing, while nothing records it."""
+    """Returns the probe of the next step. While no profiler records, this probe does nothing."""
     return finder.nothing if finder.profiler[0] is NULL else finder.find(session)
 
 
-# The steps under way in the process, in all threads, newest first.
+# The current steps of all threads in the process, newest first.
 cdef fs_scope** open_scopes() noexcept
-# The probe of the step that this thread is in; None outside a step.
+# The probe of this thread's current step; None outside a step.
 cdef Probe probe_here()
-# The location of the pointer to the profiler of the whole program. NULL there: none is on.
+# The address of the pointer to the program's profiler. If the pointer is NULL, no profiler is on.
 cdef void** address_of_program_profiler() noexcept
 # Sets the profiler of the whole program; None removes it.
 cdef int set_program_profiler(Profiler profiler) except -1

@@ -1,12 +1,12 @@
-"""The interface through which sessions and loops report their steps to a profiler. A step that nothing records pays a
-test for it.
+"""The interface through which sessions and loops report their steps to a profiler. An unrecorded step only pays for a
+test.
 
 A session or loop has a `ProbeFinder`, which finds the `Probe` of its next step. The probe has these functions:
 
     begin, end      a step, or work alongside the steps; `next` does both in a loop
-    enter, leave    a part of it: the runtime's run, a callback of a hook, the conversion of values
+    enter, leave    a part of a step: the runtime's run, a hook's callback, the conversion of values
 
-After an error, parts may stay open: the end of their step ends them. `fastsup.profile` has the profiler that records.
+After an error, parts may stay open; the end of their step also ends them. `fastsup.profile` has the recording profiler.
 """
 
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ cdef fs_scope* scopes_under_way = NULL
 # The profiler of the whole program: a pointer for sessions to read, and the reference that keeps it alive.
 cdef void* program_profiler = NULL
 cdef Profiler program_profiler_held = None
-# What sessions read that aren't to be recorded.
+# A NULL profiler, for sessions that must not be recorded.
 cdef void* no_profiler = NULL
 
 
@@ -42,10 +42,10 @@ cdef Probe probe_here():
 
 cdef int set_program_profiler(Profiler profiler) except -1:
     global program_profiler, program_profiler_held
-    replaced = program_profiler_held  # Held until the pointer to it is replaced.
+    replaced = program_profiler_held  # Keep the object alive until the pointer to it is replaced.
     program_profiler_held = profiler
     program_profiler = NULL if profiler is None else <PyObject*> profiler
-    # A compiled loop of a session then looks whether it is recorded.
+    # A session's compiled loop then checks whether it is recorded.
     changes()[0] += 1
     return 0
 
@@ -61,7 +61,7 @@ def program_profiler_now():
 
 @contextmanager
 def nothing_recorded():
-    """A `with` block in which the profiler of the whole program is off, for the profiler's own work."""
+    """Returns a context manager that turns the program's profiler off, for the profiler's own work."""
     before = program_profiler_held
     set_program_profiler(None)
     try:
@@ -84,21 +84,21 @@ empty_context = EmptyContext()
 
 
 cdef class Part:
-    """A part of a step. A profiler has its numbers in a subclass."""
+    """A part of a step. A profiler's subclass has the numbers."""
 
 
 cdef class Probe:
-    """Records the steps of one session or loop. This one records nothing; a profiler has a subclass.
+    """Records the steps of one session or loop. This class records nothing; a profiler has a subclass.
 
-    Its parts are None here, and a profiler's for the same fetches or hook are the same objects.
+    The parts are None here. A profiler returns the same part object for the same fetches or hook.
     """
 
     cdef int begin(self, fs_scope* scope) except -1:
-        """Begins a step. Unless this raises, `end` ends it on every path."""
+        """Starts a step. Unless this raises, the caller must call `end` on every path."""
         return 0
 
     cdef int end(self, fs_scope* scope, bint is_step) except -1:
-        """Ends a step. `is_step`: False if no step was left to do."""
+        """Ends a step. `is_step` is False if no step ran."""
         return 0
 
     cdef int next(self, Part part) except -1:
@@ -112,22 +112,21 @@ cdef class Probe:
         return 0
 
     cdef Part run_part(self, object fetches, list hooks, list requests, bint with_step):
-        """The runtime's part in a step.
+        """Returns the part of a step for the runtime's run.
 
         Args:
           fetches: the caller's fetches.
-          hooks: the hooks for which the run fetches something, or None.
-          requests: for each of the hooks, the fetches that the run makes for it, or None. None for hooks that watch one
-            fetch each.
+          hooks: the hooks for which the run fetches values, or None.
+          requests: for each hook, the fetches that the run adds for it, or None. None if each hook watches one fetch.
           with_step: whether the run fetches the global step for hooks that were skipped.
         """
         return None
 
     cdef Part callback_part(self, object hook, bint before):
-        """The part of a hook's callback before or after the run; in a loop, of its callback after the step."""
+        """Returns the part for a hook's callback before or after the run, or in a loop after the step."""
         return None
 
-    # Context managers, for what happens seldom.
+    # Context managers, for rare events.
 
     def beside_steps(self, hook, phase):
         """Returns a context manager for a callback of a hook that is called alongside the steps.
@@ -139,7 +138,7 @@ cdef class Probe:
         return empty_context
 
     def within_callback(self, phase, detail):
-        """Returns a context manager for a part of the callback that this thread is in. See `callback_part_here`."""
+        """Returns a context manager for a part of this thread's current callback. See `callback_part_here`."""
         return empty_context
 
     def within_session(self, phase):
@@ -147,24 +146,24 @@ cdef class Probe:
         return empty_context
 
     def within(self, phase):
-        """Returns a context manager for a part of whatever this thread is in. See `part_here`."""
+        """Returns a context manager for a part of this thread's current callback or step. See `part_here`."""
         return empty_context
 
     def not_lifted(self, function, reason):
-        """TensorFlow runs the call that is this step. See `call_not_lifted`."""
+        """Records that TensorFlow runs the call of this step. See `call_not_lifted`."""
 
     def close(self):
-        """Lets the profiler forget the session or loop: now, or after the steps under way."""
+        """Makes the profiler forget the session or loop, after its current steps."""
 
 
 cdef Probe nothing = Probe()
 
 
 cdef class Profiler:
-    """The type of the argument `profiler` of sessions and loops. `fastsup.HookProfiler` is the class that records."""
+    """The type of the argument `profiler` of sessions and loops. `fastsup.HookProfiler` is the recording class."""
 
     def prepare(self, hooks, session):
-        """Gets ready to record a session or loop. Called before `new_probe`, perhaps by several threads.
+        """Prepares to record a session or loop. Called before `new_probe`, possibly by several threads.
 
         Args:
           hooks: as for `new_probe`.
@@ -176,7 +175,7 @@ cdef class Profiler:
 
         Args:
           origin: its `SessionOrigin`, or None.
-          hooks: its hooks; None if it calls none.
+          hooks: the hooks that it calls, or None.
           session: the session; None for a loop.
 
         Returns:
@@ -185,17 +184,17 @@ cdef class Profiler:
         raise NotImplementedError
 
     def used_beside(self, profiler):
-        """Notes that a session or loop has got another profiler, while this one is on for the whole program.
+        """Records that a session or loop has another profiler while this profiler is on for the whole program.
 
         Args:
           profiler: the other profiler.
         """
 
     def function_probe(self, function):
-        """Returns a callable, of a `fastsup.function` and its arguments, that records the call as a step.
+        """Returns a callable that calls a `fastsup.function` with its arguments, and records the call as a step.
 
         Args:
-          function: the function. Nothing is recorded around its call.
+          function: the function. Pass it only if no step is being recorded around its call.
 
         Returns:
           The callable, or None.
@@ -203,7 +202,7 @@ cdef class Profiler:
         return None
 
     def note_function(self, note):
-        """Takes a note of what became of a `fastsup.function`.
+        """Records the status of a `fastsup.function`.
 
         Args:
           note: the `FunctionNote`, which may change later.
@@ -229,7 +228,7 @@ def check_profiler(profiler):
       The profiler, or None for None.
 
     Raises:
-      TypeError: `profiler` is neither a HookProfiler nor None.
+      TypeError: If `profiler` is neither a HookProfiler nor None.
     """
     if profiler is not None and not isinstance(profiler, Profiler):
         raise TypeError(
@@ -255,15 +254,15 @@ cdef class ProbeFinder:
         self.hooks = hooks
 
     def record(self, profiler):
-        """Has every step recorded from now on.
+        """Records every step from now on.
 
         Args:
-          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
+          profiler: a `HookProfiler`; or None for the program's profiler, whenever one is on.
 
         Raises:
-          TypeError: `profiler` is neither.
+          TypeError: If `profiler` is neither a `HookProfiler` nor None.
         """
-        replaced = self.own  # Held until the pointers to it are replaced.
+        replaced = self.own  # Keep the object alive until the pointers to it are replaced.
         self.own = check_profiler(profiler)
         self.own_pointer = <PyObject*> self.own
         self.profiler = &program_profiler if profiler is None else &self.own_pointer
@@ -275,7 +274,7 @@ cdef class ProbeFinder:
             return self.known
         profiler.prepare(self.hooks, session)
         if profiler is self.attached_to:
-            return self.known  # Another thread was first.
+            return self.known  # Another thread already registered the session.
         self.close()
         self.attached_to = profiler
         try:
@@ -286,7 +285,7 @@ cdef class ProbeFinder:
         return self.known
 
     def close(self):
-        """Lets the profiler forget the session or loop: now, or after the steps under way."""
+        """Makes the profiler forget the session or loop, after its current steps."""
         cdef Probe known = self.known
         self.attached_to = None
         self.known = self.nothing
@@ -294,18 +293,18 @@ cdef class ProbeFinder:
 
 
 def callback_part_here(str phase, str detail=""):
-    """Returns a context manager for a part of the callback that this thread is in; an empty one outside of callbacks.
+    """Returns a context manager for a part of this thread's current callback; outside callbacks, it does nothing.
 
     Args:
       phase: name of the part.
-      detail: which of several of that name it is, or "".
+      detail: text that distinguishes parts with the same name, or "".
     """
     cdef Probe probe = probe_here()
     return empty_context if probe is None else probe.within_callback(phase, detail)
 
 
 def session_part_here(str phase):
-    """Returns a context manager for a part of the session's own work; an empty one within a part, or outside a step.
+    """Returns a context manager for a part of the session's own work; within a part or outside a step, it does nothing.
 
     Args:
       phase: name of the part.
@@ -315,7 +314,7 @@ def session_part_here(str phase):
 
 
 def part_here(str phase):
-    """Returns a context manager for a part of whatever this thread is in: a callback, or the session's own work.
+    """Returns a context manager for a part of this thread's current callback, or of the session's own work.
 
     Args:
       phase: name of the part.
@@ -325,11 +324,11 @@ def part_here(str phase):
 
 
 def call_not_lifted(function, str reason):
-    """TensorFlow runs the call of a `fastsup.function` that this thread is in.
+    """Records that TensorFlow runs this thread's current call of a `fastsup.function`.
 
     Args:
       function: the function.
-      reason: why the call isn't lifted; None if no lifted graph may run here.
+      reason: the reason why the call isn't lifted; None if no lifted graph may run here.
     """
     cdef Probe probe = probe_here()
     if probe is not None:
@@ -337,7 +336,7 @@ def call_not_lifted(function, str reason):
 
 
 def note_function(note):
-    """Gives a note of a `fastsup.function` to the profiler of the whole program, if one is on.
+    """Passes a note about a `fastsup.function` to the program's profiler, if one is on.
 
     Args:
       note: the `FunctionNote`.

@@ -1,4 +1,4 @@
-"""Due positions of hooks: a run, a global step or a time; and a table with the earliest of many."""
+"""Due positions of hooks (a run, a global step or a time), and a table with the earliest of several positions."""
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyIndex_Check, PyNumber_Index
@@ -10,8 +10,8 @@ cdef extern from "fastsup/due.h":
     void fs_due_table_free(fs_due_table* table)
     void fs_due_table_reload(fs_due_table* table)
 
-# Counts the changes of all that schedules depend on: due positions, timers, replaced methods, the program's recorder.
-# A loop keeps the count that it saw last, and reads the schedules again when the count has changed. The GIL guards it.
+# Counts changes that schedules depend on: due positions, timers, replaced methods, the program's recorder. A loop keeps
+# the last count that it read, and reads the schedules again when the count has changed. The GIL guards the count.
 cdef uint64_t change_count = 0
 
 
@@ -20,7 +20,7 @@ cdef uint64_t* changes() noexcept:
 
 
 cdef int64_t position(str name, object steps) except? -1:
-    """A number of runs or steps, clipped to 64 bits: a larger one is never reached, a smaller one always is."""
+    """Clips a number of runs or steps to 64 bits. A larger number is never reached, a smaller number always is."""
     cdef int overflow = 0
     if not PyIndex_Check(steps):
         raise TypeError(f"{name} must be an integer, got {steps!r}.")
@@ -31,16 +31,16 @@ cdef int64_t position(str name, object steps) except? -1:
 
 
 cdef double number_of_seconds(object time) except? -1:
-    """A time in seconds, any number."""
+    """Converts a time in seconds, which may be any number."""
     if not (hasattr(time, "__float__") or hasattr(time, "__index__")):
         raise TypeError(f"time must be a number of seconds since the epoch, got {time!r}.")
     return time
 
 
 cdef class Scheduled:
-    """Something that is due at a run, at a global step or at a time. If several are set, the first one reached counts.
+    """An object that is due at a run, at a global step or at a time. If several are set, the first one reached counts.
 
-    Once due, it stays due until its positions are changed.
+    Once due, the object stays due until its positions are changed.
     """
 
     def __cinit__(self):
@@ -62,26 +62,26 @@ cdef class Scheduled:
         return None if self.due.time == HUGE_VAL else self.due.time
 
     cpdef due_at_run(self, object run):
-        """Makes it due in a run, and in every later one.
+        """Makes it due in a run, and in every later run.
 
         Args:
           run: number of the run, counted from 0.
 
         Raises:
-          TypeError: it isn't an integer.
+          TypeError: If `run` isn't an integer.
         """
         global change_count
         self.due.run = position("run", run)
         change_count += 1
 
     cpdef due_at_step(self, object global_step):
-        """Makes it due in the run after which the global step has this value, and in every later one.
+        """Makes it due in the run after which the global step has this value, and in every later run.
 
         Args:
           global_step: the value.
 
         Raises:
-          TypeError: it isn't an integer.
+          TypeError: If `global_step` isn't an integer.
         """
         global change_count
         self.due.global_step = position("global_step", global_step)
@@ -94,8 +94,8 @@ cdef class Scheduled:
           time: seconds since the epoch.
 
         Raises:
-          TypeError: it isn't a number.
-          ValueError: it is NaN.
+          TypeError: If `time` isn't a number.
+          ValueError: If `time` is NaN.
         """
         global change_count
         cdef double due = number_of_seconds(time)
@@ -109,7 +109,7 @@ cdef class Scheduled:
         self.due_at_run(0)
 
     def reschedule(self, *, at_step=None, at_time=None, at_run=None, every_run=False):
-        """Replaces all positions that were set. Without arguments, it is never due.
+        """Replaces all due positions. Without arguments, the object is never due.
 
         Args:
           at_step: as for `due_at_step`.
@@ -128,20 +128,21 @@ cdef class Scheduled:
             self.due_every_run()
 
     cpdef never_due(self):
-        """Makes it due never, until one of the others is called."""
+        """Makes it never due, until another method changes that."""
         global change_count
         fs_due_clear(&self.due)
         change_count += 1
 
 
 cdef class ScheduleTable:
-    """The earliest due position of many `Scheduled`, so that a step on which none is due costs the same for any number.
+    """The earliest due position of several `Scheduled`. A step with no due entry costs the same for any number of
+    entries.
 
     Args:
       entries: the `Scheduled` objects.
 
     Raises:
-      TypeError: an entry is no `Scheduled`.
+      TypeError: If an entry isn't a `Scheduled`.
     """
 
     def __cinit__(self, entries):

@@ -1,8 +1,8 @@
-"""Steppers: each runs one kind of step until a hook is due or the loop has to act for another reason.
+"""Steppers. Each runs one kind of step until a hook is due or the loop must act for another reason.
 
     PythonStep      a callable
     NativeStep      a function in C (csrc/drive.c)
-    BlockStep       a callable that can make several steps in one call: it has a method `run_steps`
+    BlockStep       a callable with a method `run_steps`, which can run several steps in one call
     RecordedStep    one of the first two, one step at a time under a probe
 
 A step object with a method `run_steps` needs no other subclass: BlockStep calls it.
@@ -24,12 +24,12 @@ from fastsup.core.loop_header cimport FS_GO_ON, FS_STOP
 # After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
 
-# The longest time, in seconds, that the steps of one call should take: signals are served after it.
+# The maximum time, in seconds, of the steps in one call. Signals are handled after each call.
 SECONDS_AT_ONCE = 0.05
 
 
 cdef int replacement_reached(double time) noexcept with gil:
-    """Whether the program's replacement of `time.time` has reached a time. -1 after an error, which stays set."""
+    """Returns 1 if the replacement of `time.time` has reached a time, and -1 after an error, which stays set."""
     try:
         return steady_seconds() >= time
     except BaseException as error:
@@ -38,7 +38,7 @@ cdef int replacement_reached(double time) noexcept with gil:
 
 
 cdef double replacement_now() noexcept with gil:
-    """The value of the program's replacement of `time.time`; 0 after an error, which stays set."""
+    """Returns the time from the replacement of `time.time`, and 0 after an error, which stays set."""
     try:
         return steady_seconds()
     except BaseException as error:
@@ -76,7 +76,7 @@ cdef double as_double(object result) noexcept:
 
 
 cdef inline int yield_sometimes(const fs_drive* drive) except -1:
-    """Lets other threads run: a compiled loop around a compiled step doesn't on its own."""
+    """Lets other threads run, because a compiled loop around a compiled step otherwise doesn't."""
     if drive.loop.steps % YIELD_STEPS == 1:
         with nogil:
             pass
@@ -124,7 +124,7 @@ cdef class PythonStep(Stepper):
                 drive.clock = clock_to_use()
             event = fs_drive_step_done(drive)
             if event != FS_NOTHING_DUE:
-                # The hooks in Cython that are due see it.
+                # Due hooks in Cython read this value.
                 drive.loop.result = as_double(self.result)
                 return event
             if has_c_hooks and PyErr_Occurred() is not NULL:
@@ -202,7 +202,7 @@ cdef class BlockStep(Stepper):
             return FS_STEP_RAISED
         steps = made
         if not 1 <= steps <= limit:
-            raise RuntimeError(f"run_steps of {self.function!r} must make 1 to {limit} steps, and has made {steps}.")
+            raise RuntimeError(f"run_steps of {self.function!r} must run 1 to {limit} steps, but ran {steps}.")
         if getattr(self.function, "has_more", False) is True:
             drive.clock = &stopped_clock
         self.steps_before = drive.loop.steps
@@ -213,7 +213,7 @@ cdef class BlockStep(Stepper):
         return event
 
     cdef bint takes_results(self) except -1:
-        """Whether a hook accepts the results of all steps in the next call."""
+        """Returns True if a hook accepts the results of all steps in the next call."""
         cdef const fs_drive* drive = self.drive
         cdef size_t i
         for i in range(drive.n_slots):
@@ -265,7 +265,7 @@ cdef Stepper stepper_for(fs_drive* drive, object function, Probe probe):
     cdef size_t i
     if drive.step is not NULL:
         stepper = NativeStep()
-    # Of the class: an object may have attributes of any name. Steps that are recorded are made one by one.
+    # Look in the class, because an object may have attributes of any name. Recorded steps run one by one.
     elif not probe.records and hasattr(type(function), "run_steps"):
         stepper = in_blocks = BlockStep()
         in_blocks.function = function

@@ -26,17 +26,17 @@ cdef int64_t as_step(object step) except? -1:
 
 cdef class Timer:
     """Timer(every_secs=None, every_steps=None)\n--\n
-    Decides at which steps something that is done at intervals, of seconds or of steps, is due.
+    Decides at which steps an action at intervals, in seconds or steps, is due.
 
-    An interval of 0 or less triggers at each new step, an interval of NaN only once.
+    An interval of 0 or less triggers at each new step. An interval of NaN triggers only once.
 
     Args:
       every_secs: seconds between two triggers, or None.
-      every_steps: steps between two triggers, or None. Exactly one of the two must be given.
+      every_steps: steps between two triggers, or None. Pass exactly one of the two intervals.
 
     Raises:
-      ValueError: both intervals are given, or neither.
-      TypeError: an interval isn't a number.
+      ValueError: If both intervals are given, or neither.
+      TypeError: If an interval isn't a number.
     """
 
     def __init__(self, every_secs=None, every_steps=None):
@@ -58,7 +58,7 @@ cdef class Timer:
         self.version += 1
         changes()[0] += 1
 
-    # Programs written for TensorFlow read and set these four attributes. Each is kept twice: the object as given, which
+    # Programs written for TensorFlow read and set these four attributes. Each is kept twice: the original object, which
     # is returned, and its value in C, which decides.
 
     @property
@@ -117,8 +117,8 @@ cdef class Timer:
           step: the step, an integer.
 
         Returns:
-          True before the first trigger; False at the step of the last trigger; else, whether `every_steps` steps or
-          `every_secs` seconds have passed since.
+          True before the first trigger, and False at the step of the last trigger. Otherwise, True if `every_steps`
+          steps or `every_secs` seconds have passed since the last trigger.
         """
         cdef fs_timer_answer answer = fs_timer_ask_step(&self.c, as_step(step))
         if answer == FS_TIMER_ASK_CLOCK:
@@ -126,13 +126,13 @@ cdef class Timer:
         return answer == FS_TIMER_YES
 
     def update_last_triggered_step(self, step):
-        """Records a trigger at a step, and at the present time.
+        """Records a trigger at a step and at the current time.
 
         Args:
           step: the step, an integer.
 
         Returns:
-          (seconds, steps) since the trigger before; (None, None) at the first trigger.
+          (seconds, steps) since the previous trigger; (None, None) at the first trigger.
         """
         cdef double now = seconds()
         cdef int64_t at = as_step(step)
@@ -151,7 +151,7 @@ cdef class Timer:
         return self.last_step
 
     cdef int64_t next_step(self) except? -1:
-        """The first step that can trigger; INT64_MAX for a timer that counts seconds."""
+        """Returns the first step that can trigger; INT64_MAX for a timer that counts seconds."""
         if not self.c.triggered:
             return 0
         if self.every_steps is None:
@@ -161,7 +161,7 @@ cdef class Timer:
         return self.c.last_step + self.c.every_steps
 
     cdef double next_time(self) except? -1.0:
-        """The first time that can trigger, in seconds since the epoch; HUGE_VAL for a timer that counts steps."""
+        """Returns the first time that can trigger, in seconds since the epoch; HUGE_VAL if the timer counts steps."""
         if self.every_secs is None:
             return HUGE_VAL
         if not self.c.triggered:

@@ -1,4 +1,4 @@
-"""Hooks for `StepLoop`, around any step function: of TensorFlow, JAX, PyTorch, NumPy or your own.
+"""Hooks for `StepLoop`, around any step function: TensorFlow, JAX, PyTorch, NumPy or plain Python.
 
 They don't need TensorFlow. A loop calls its hooks in the order of its list, and session hooks after all others. With a
 `NanGuardHook` in front of a `CheckpointHook`, no checkpoint contains NaN.

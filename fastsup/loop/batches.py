@@ -16,7 +16,7 @@ _logger = logging.getLogger("fastsup")
 
 
 def has_batches(data: Any) -> bool:
-    """Returns True for an iterable whose members may be batches: not the characters of a text, or a dict's keys."""
+    """Returns True for an iterable whose members may be batches, which excludes strings and dicts."""
     return isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping)
 
 
@@ -29,22 +29,23 @@ class Epochs:
 
         batches = Epochs(shuffled, 20)
 
-    It is an iterator, and its position can be saved, by a `Checkpoints`. To go on from one, it reads the batches of the
-    epoch under way up to there. They are the same if the data gives them in the same order, as the function above does.
-    A PyTorch `DataLoader` with `shuffle=True` doesn't: pass a function that makes it with the epoch as the seed.
+    The object is an iterator. A `Checkpoints` can save its position. To resume from a position, it reads the current
+    epoch's batches up to that position again. These batches are the same if the data returns them in the same order, as
+    the function above does. A PyTorch `DataLoader` with `shuffle=True` doesn't: pass a function that creates the loader
+    with the epoch as the seed.
 
     Args:
-      data: an iterable that can be iterated several times; or a function of the epoch's number, from 0 on, that returns
-        an iterable of its batches.
+      data: an iterable that can be iterated several times; or a function that takes the epoch's number, counted from 0,
+        and returns an iterable of the epoch's batches.
       epochs: number of times, or None for no limit.
 
     Attributes:
       batches_per_epoch: the length of `data`, or of the function's result for epoch 0; None if it has no length.
-      position: number of batches that were taken.
+      position: number of batches returned so far.
 
     Raises:
-      TypeError: `data` isn't one of the two, or is an iterator, or `epochs` isn't an integer.
-      ValueError: `epochs` isn't positive.
+      TypeError: If `data` is an iterator, or neither an iterable nor a function, or `epochs` isn't an integer.
+      ValueError: If `epochs` isn't positive.
     """
 
     @suggest_keywords
@@ -91,12 +92,12 @@ class Epochs:
         return self
 
     def __next__(self) -> Any:
-        """The next batch.
+        """Returns the next batch.
 
         Raises:
-          StopIteration: all epochs are complete, or the data has no batch.
+          StopIteration: If all epochs are complete, or the data has no batch.
         """
-        # A checkpoint may be of a training with more epochs.
+        # The checkpoint may come from a run with more epochs.
         if self._epochs is not None and self._epoch >= self._epochs:
             raise StopIteration
         if self._iterator is None:
@@ -111,8 +112,8 @@ class Epochs:
                     _logger.warning("data has no batches, got an empty %s: no step is run.", self._name)
                 elif self._epochs is not None:
                     _logger.warning(
-                        "The batches end before epoch %d of %d: %s gave none. A generator can be gone through once: "
-                        "pass a function that returns a new one for each epoch.",
+                        "The batches end before epoch %d of %d: %s returned none. A generator can be iterated only "
+                        "once: pass a function that returns a new one for each epoch.",
                         self._epoch + 1,
                         self._epochs,
                         self._name,
@@ -132,7 +133,7 @@ class Epochs:
         self._iterator = None
 
     def state_dict(self) -> dict[str, int]:
-        """The position, for a checkpoint."""
+        """Returns the position, to save in a checkpoint."""
         return {"epoch": self._epoch, "batch": self._batch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -155,7 +156,7 @@ class Epochs:
                 at_epoch,
             )
         sampler = self._sampler
-        # A generator has its first state again only in epoch 0 of a new process.
+        # A generator is in its first state only in epoch 0 of a new process.
         if sampler is not None and self._batch and (self._epoch or getattr(sampler, "generator", None) is None):
             self._sampler = None
             _logger.warning(
@@ -168,7 +169,7 @@ class Epochs:
 
 
 def _random_sampler_of(data: Any) -> Any:
-    """The sampler of a PyTorch `DataLoader` that draws rows at random; None for any other data."""
+    """Returns the sampler of a PyTorch `DataLoader` that draws rows at random; None for any other data."""
     for owner in (getattr(data, "batch_sampler", None), data):
         sampler = getattr(owner, "sampler", None)
         if any(kind.__name__.endswith("RandomSampler") for kind in type(sampler).__mro__):
@@ -181,8 +182,8 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
 
         StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
 
-    Each step takes the next batch, outside the step function: so XLA can compile it (`jit_compile=True`), and the loop
-    can run many steps in one compiled call. The loop ends with the batches. It needs no TensorFlow.
+    Each step takes the next batch outside the step function, so XLA can compile the step function (`jit_compile=True`),
+    and the loop can run many steps in one compiled call. The loop ends when the batches do. It needs no TensorFlow.
 
     Args:
       step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
@@ -195,7 +196,7 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
       and `step(*args, batch, **kwargs)` for any other.
 
     Raises:
-      TypeError: `step` can't be called, or `batches` can't be iterated over, or is a text or a dictionary.
+      TypeError: If `step` can't be called, or `batches` can't be iterated over, or is a string or a dictionary.
     """
     check_plain_function("step", step)
     if not has_batches(batches):

@@ -1,4 +1,4 @@
-"""CheckpointHook, the managers of checkpoints that it saves with, and the restore of the newest intact checkpoint."""
+"""CheckpointHook, its checkpoint managers, and the code that restores the newest intact checkpoint."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ NO_ASYNC = "async_save requires a tf.train.CheckpointManager, or a tf.train.Chec
 
 
 def is_tensorflows(manager: Any) -> bool:
-    """True for a `tf.train.CheckpointManager`."""
+    """Returns True for a `tf.train.CheckpointManager`."""
     module = sys.modules.get("tensorflow.python.checkpoint.checkpoint_management")
     return module is not None and isinstance(manager, module.CheckpointManager)
 
 
 def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
-    """Makes a `tf.train.CheckpointManager`."""
-    # A program that has a tf.train.Checkpoint has imported TensorFlow.
+    """Creates a `tf.train.CheckpointManager`."""
+    # A program with a tf.train.Checkpoint has already imported TensorFlow.
     tf: Any = sys.modules.get("tensorflow")
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
-            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
-            "out for your own function."
+            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Omit directory "
+            "if save is a function."
         )
     folder = os.fspath(directory)
     if not folder:
@@ -48,7 +48,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     try:
         return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
     except ValueError:
-        # Of the arguments, or of a state file that names no checkpoint, which the constructor reads.
+        # The error is about an argument, or about a state file without a checkpoint, which the constructor reads.
         with tempfile.TemporaryDirectory() as empty:
             manager = tf.train.CheckpointManager(checkpoint, empty, max_to_keep)
         manager._directory, manager._checkpoint_prefix = folder, os.path.join(folder, os.path.basename(manager._prefix))
@@ -76,7 +76,7 @@ class ManagedSaves:
         self.manager = manager
         self._writes_in_thread = async_save
         self._is_tensorflows = is_tensorflows(manager)
-        # The rest of the save whose files the thread is writing, or None.
+        # Finishes the save whose files the thread is writing; None without such a save.
         self._under_way: contextlib.ExitStack | None = None
         # A CheckpointManager with its own interval would skip checkpoints that are due here.
         checks_interval = getattr(manager, "checkpoint_interval", None) is not None
@@ -115,7 +115,7 @@ class ManagedSaves:
           True if the checkpoint is saved; False while a thread writes it.
 
         Raises:
-          Exception: the error of the save, or of the write before.
+          Exception: An error of this save, or of the previous write.
         """
         self.wait()
         if not self._is_tensorflows:
@@ -134,10 +134,10 @@ class ManagedSaves:
         """Waits for the thread that writes.
 
         Returns:
-          True if it was writing, or has finished a write since the last call.
+          True if the thread was writing, or finished a write since the last call.
 
         Raises:
-          Exception: the error of the write, once.
+          Exception: An error of the write. Each error is raised once.
         """
         under_way, self._under_way = self._under_way, None
         if under_way is None:
@@ -152,7 +152,7 @@ class ManagedSaves:
 
 
 def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
-    """Returns True if a method takes the argument `checkpoint_number`, or if its arguments aren't known."""
+    """Returns True if a method accepts `checkpoint_number`, or if its arguments are unknown."""
     try:
         arguments = inspect.signature(save).parameters
     except (TypeError, ValueError):
@@ -164,20 +164,21 @@ def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
 def restore_newest(manager: Any) -> int | None:
     """Restores the newest intact checkpoint.
 
-    It is looked for in the directory, not only in the state file, which may be lost or damaged.
+    Searches the directory, not only the state file, because the state file may be lost or damaged.
 
     Args:
-      manager: the `tf.train.CheckpointManager`, or an object with such attributes.
+      manager: the `tf.train.CheckpointManager`, or an object with the same attributes.
 
     Returns:
       The number at the end of the checkpoint's name, which is its global step; None without a checkpoint.
 
     Raises:
-      NoIntactCheckpointError: there are checkpoints, and none is intact. It is also a RuntimeError.
-      ValueError: a checkpoint has no number at the end of its name, or doesn't fit the objects.
-      AssertionError: a checkpoint has no value for any of the objects.
-      tf.errors.OpError, OSError, MemoryError: the files can't be read at present, or not by this user; an older
-        checkpoint isn't tried.
+      NoIntactCheckpointError: If there are checkpoints, but none is intact. The class is derived from
+        RuntimeError.
+      ValueError: If a checkpoint has no number at the end of its name, or doesn't fit the objects.
+      AssertionError: If a checkpoint has no value for any of the objects.
+      tf.errors.OpError, OSError, MemoryError: If the files can't currently be read, or not by this user. An older
+        checkpoint isn't tried in that case.
     """
     from fastsup.checkpoint.restore import CheckpointRestorer
 
@@ -202,7 +203,7 @@ def restore_newest(manager: Any) -> int | None:
 
 
 def _listing_of(manager: Any) -> tuple[Any, str]:
-    """The checkpoints in the order in which they are tried, and the name of the place in which they are."""
+    """Returns the checkpoints in the order in which they are tried, and the name of their directory."""
     from fastsup.checkpoint.directory import STATE_FILE, Listing, list_checkpoints, note_state, stem_of
 
     if is_tensorflows(manager):
@@ -233,9 +234,9 @@ def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
 
 
 def check_match(checkpoint: Any, status: Any, path: str) -> None:
-    """Refuses a checkpoint without a value for any of the objects: training would resume from initial values.
+    """Refuses a checkpoint without a value for any object, because training would resume from initial values.
 
-    TensorFlow's `assert_nontrivial_match` lets such a checkpoint pass, since the counter of the saves fits always.
+    TensorFlow's `assert_nontrivial_match` accepts such a checkpoint, because the counter of saves always matches.
     """
     matched = getattr(getattr(status, "_checkpoint", None), "object_by_proto_id", None)
     if matched is None:
@@ -258,14 +259,14 @@ def check_match(checkpoint: Any, status: Any, path: str) -> None:
         status.expect_partial()  # TensorFlow need not warn about it as well.
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
-            f"any of {names}: it is another program's, or the objects have other names in it. Pass the objects under "
+            f"any of {names}: it belongs to another program, or its objects have other names. Pass the objects under "
             "the "
             "names that they were saved with, or use another directory."
         )
 
 
 def _names_without_value(root: Any, matched: Iterable[Any], counter: Any) -> list[str]:
-    """The names of the variables under an object that aren't among those which a checkpoint has values for."""
+    """Returns the names of the variables under an object for which a checkpoint has no value."""
     import tensorflow as tf
     from tensorflow.python.checkpoint.graph_view import ObjectGraphView
 
@@ -276,16 +277,16 @@ def _names_without_value(root: Any, matched: Iterable[Any], counter: Any) -> lis
 
 
 def _check_older_form(status: Any, path: str) -> None:
-    """Refuses a checkpoint that TensorFlow has treated as a Saver's, in the older format, although it isn't one.
+    """Refuses a checkpoint that TensorFlow wrongly treated as a Saver's checkpoint in the older format.
 
-    It does so if it couldn't read the whole index, and then restores nothing.
+    TensorFlow does so if it can't read the whole index. It then restores nothing.
     """
     from tensorflow.python.checkpoint.checkpoint import NameBasedSaverStatus
     from tensorflow.python.framework import errors
 
     from fastsup.checkpoint.directory import is_object_based, open_checkpoint
 
-    # Another library has other ones.
+    # Other libraries have other attributes.
     if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):
         raise errors.UnavailableError(None, None, f"{path}.index could not be read, so nothing was restored from it.")
 
@@ -302,7 +303,7 @@ def _number_of(path: str) -> int:
 class CheckpointHook(PeriodicHook):
     """Saves checkpoints at intervals, and at the end of the loop.
 
-    A loop that ends with an error saves no last checkpoint: the error may come from the values that it would save.
+    A loop that ends with an error saves no last checkpoint, because the values may have caused the error.
 
     A TensorFlow checkpoint is on disk before an older one is deleted.
 
@@ -313,7 +314,7 @@ class CheckpointHook(PeriodicHook):
       every_secs: seconds between two checkpoints, or None. With both intervals, the one that passes first counts.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
       directory: folder for the checkpoints of a `tf.train.Checkpoint`.
-      max_to_keep: number of checkpoints that stay in `directory`. None: all.
+      max_to_keep: number of checkpoints to keep in `directory`. If None, keeps all.
       async_save: whether TensorFlow copies the values and writes them in a thread while training continues. The loop
         waits for the last write when it ends. For a `tf.train.Checkpoint` or `CheckpointManager`.
 
@@ -322,10 +323,10 @@ class CheckpointHook(PeriodicHook):
       manager: the `tf.train.CheckpointManager`, or None if `save` is a function.
 
     Raises:
-      TypeError: `save` can't be called with one argument and has no such method, `directory` is given for something
-        else than a `tf.train.Checkpoint`, `async_save` for something that isn't TensorFlow's, or an interval isn't a
+      TypeError: If `save` can't be called with one argument and has no such method, `directory` is given for an object
+        other than a `tf.train.Checkpoint`, `async_save` for an object that isn't TensorFlow's, or an interval isn't a
         number.
-      ValueError: an interval isn't positive, or neither is given.
+      ValueError: If an interval isn't positive, or neither is given.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class CheckpointHook(PeriodicHook):
         if async_save and self._saves is None:
             raise TypeError(NO_ASYNC.format(save))
         self.manager: Any = None if self._saves is None else self._saves.manager
-        # An object of the program's own may keep its checkpoints elsewhere.
+        # The program's own object may keep its checkpoints elsewhere.
         check_no_pattern("directory", getattr(self.manager, "directory", None) or "")
         self._save = save if self._saves is None else self._saves.save
         self._save_at_end = save_at_end
@@ -370,7 +371,7 @@ class CheckpointHook(PeriodicHook):
         try:
             self._wait_for_the_last_write()
         except BaseException:
-            # The checkpoint that couldn't be written may have been that of the last step.
+            # The failed write may have been the last step's checkpoint.
             self.last_saved_step = None
             raise
         finally:

@@ -1,11 +1,11 @@
-"""A directory of checkpoints that are folders: each is there as a whole, with checksums, or it isn't there.
+"""A directory of checkpoints. Each checkpoint is a folder with checksums, and is either complete or absent.
 
-A checkpoint is written to a folder under a temporary name, and flushed to the disk. Then the folder gets its name,
-which is flushed too, and only then older checkpoints are deleted: each loses its name before its files. So whenever the
-process or the machine stops, each folder with the name of a checkpoint is whole. No folder is ever written twice: a
-second save of a step gets another name.
+A checkpoint is written to a folder with a temporary name, and flushed to the disk. The folder is then renamed, and the
+rename is flushed. Only then are older checkpoints deleted; each is renamed before its files are deleted. So whenever
+the process or the machine stops, each folder with a checkpoint's name is complete. No folder is ever written twice: a
+second save of the same step gets another name.
 
-A process that writes a folder holds a lock on it, and the lock goes with the process. An entry with a temporary name
+A process that writes a folder holds a lock on it, and the lock ends with the process. An entry with a temporary name
 and no lock belongs to a process that has ended, and is deleted.
 """
 
@@ -56,8 +56,8 @@ class SavedCheckpoint(NamedTuple):
     Attributes:
       path: its folder.
       global_step: the global step at which it was saved.
-      metrics: dictionary of the numbers of an evaluation at that step, by name; empty without one.
-      number: number of the save in the directory: the newest checkpoint has the largest.
+      metrics: dictionary of an evaluation's numbers at that step, by name; empty without an evaluation.
+      number: number of the save in the directory. The newest checkpoint has the largest number.
     """
 
     path: str
@@ -73,8 +73,8 @@ class NewCheckpoint:
       path: the folder for its files.
 
     Attributes:
-      path: the argument; when all is written, the folder of the checkpoint.
-      content: the dictionary that becomes the JSON text. `global_step` and `metrics` are the writer's to set.
+      path: the argument; after the last write, the checkpoint's folder.
+      content: the dictionary that becomes the JSON text. The writer sets `global_step` and `metrics`.
     """
 
     def __init__(self, path: str) -> None:
@@ -84,7 +84,7 @@ class NewCheckpoint:
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[Any]:
-        """Yields a new file, which has a `write` for bytes."""
+        """Yields a new file, whose `write` takes bytes."""
         path = os.path.join(self.path, name)
         with naming(path), open(path, "xb") as file:
             summed = _SummedFile(file)
@@ -107,8 +107,8 @@ class NewCheckpoint:
 
 
 class _SummedFile:
-    """Writes to a file, and computes the checksum of the written data. It has no position, so that writers only
-    append."""
+    """Writes to a file, and computes the checksum of the written data. The file has no position, so writers can
+    only append."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -116,7 +116,7 @@ class _SummedFile:
         self.size = 0
 
     def write(self, data: Any) -> int:
-        """Writes bytes. Returns how many there are."""
+        """Writes bytes. Returns their number."""
         size = memoryview(data).nbytes
         self._file.write(data)
         self.sum.update(data)
@@ -137,16 +137,16 @@ class CheckpointFolder:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        # The numbers of the checkpoints that were there when this one saved last, or began.
+        # The numbers of the checkpoints that existed when this object last saved, or was opened.
         self._seen: set[int] = set()
         self._warned: set[str] = set()
         self._is_made = False
 
     def open(self) -> None:
-        """Makes the directory, and deletes what interrupted saves and deletions have left.
+        """Creates the directory, and deletes the remains of interrupted saves and deletions.
 
         Raises:
-          OSError: it can't be made or written to.
+          OSError: If the directory can't be created or written to.
         """
         directory = make_checkpoint_directory(self.directory)
         for name in os.listdir(directory):
@@ -155,7 +155,7 @@ class CheckpointFolder:
         self._seen = {number for number, _ in self.paths()}
 
     def paths(self) -> list[tuple[int, str]]:
-        """The number and the folder of each checkpoint, newest first. Reads none."""
+        """Returns the number and the folder of each checkpoint, newest first. Reads none."""
         try:
             names = os.listdir(self.directory)
         except FileNotFoundError:
@@ -170,7 +170,7 @@ class CheckpointFolder:
         Raises:
           DamagedError: If the checkpoint differs from the written data.
           ValueError: If a newer version of fastsup wrote it.
-          OSError: it can't be read just now, or not by this user.
+          OSError: If the checkpoint can't currently be read, or not by this user.
         """
         try:
             sums = _read_checksums(path)
@@ -193,7 +193,7 @@ class CheckpointFolder:
         return content
 
     def describe(self, path: str) -> SavedCheckpoint | None:
-        """Contents of a checkpoint's JSON file; None if it can't be read. Checks no other file."""
+        """Returns the contents of a checkpoint's JSON file; None if it can't be read. Checks no other file."""
         try:
             with open(os.path.join(path, _CONTENT), encoding="utf-8") as file:
                 return described(path, json.load(file))
@@ -202,7 +202,7 @@ class CheckpointFolder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[NewCheckpoint]:
-        """Wraps the writing of a checkpoint, which gets its name at the end of the block."""
+        """Returns a context manager for writing a checkpoint. The folder gets its name at the end of the block."""
         folder, lock = self._new_folder()
         try:
             new = NewCheckpoint(folder)
@@ -223,7 +223,7 @@ class CheckpointFolder:
             self._is_made = True
 
     def delete(self, path: str) -> None:
-        """Deletes a checkpoint. If it is a link, deletes only the link. What can't be deleted is logged."""
+        """Deletes a checkpoint. If it is a link, deletes only the link. Logs files that can't be deleted."""
         hidden = os.path.join(self.directory, f"{_DELETING}{secrets.token_hex(8)}")
         try:
             if os.path.islink(path):
@@ -232,12 +232,12 @@ class CheckpointFolder:
             os.rename(path, hidden)
             delete_tree(hidden)
         except FileNotFoundError:
-            return  # The program has deleted it.
+            return  # The program deleted the folder.
         except OSError as error:
             _logger.warning("The old checkpoint %s can't be deleted: %s", path, error)
 
     def _new_folder(self) -> tuple[str, int]:
-        """Makes a folder that this process has locked. Returns its path and the descriptor that has the lock."""
+        """Creates a folder and locks it. Returns its path and the descriptor that holds the lock."""
         os.makedirs(self.directory, exist_ok=True)
         while True:
             folder = os.path.join(self.directory, f"{_SAVING}{secrets.token_hex(8)}")
@@ -245,8 +245,8 @@ class CheckpointFolder:
             try:
                 lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # Another process has deleted it at its start.
-            # Some file systems have no locks. Nothing is deleted there either.
+                continue  # Another process deleted the folder when it started.
+            # Some file systems have no locks. Other processes then delete nothing there either.
             with contextlib.suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(folder):
@@ -266,7 +266,7 @@ class CheckpointFolder:
             try:
                 os.rename(folder, path)
             except OSError as error:
-                # Another process has just taken the name.
+                # Another process just used the name.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
             else:
@@ -274,7 +274,7 @@ class CheckpointFolder:
                 return path
 
     def _warn_of_other_writer(self, found: list[tuple[int, str]]) -> None:
-        """Warns about other processes that have saved in this directory since this one started, once for each."""
+        """Warns once about each other process that saved in this directory since this process started."""
         new = [path for number, path in found if number not in self._seen]
         self._seen = {number for number, _ in found}
         for path in new:
@@ -295,9 +295,9 @@ class CheckpointFolder:
 
 
 def described(path: str, content: dict[str, Any]) -> SavedCheckpoint:
-    """A checkpoint, by its path and the content of its JSON text."""
+    """Creates a `SavedCheckpoint` from a path and the content of the JSON text."""
     match = _NAME.fullmatch(os.path.basename(path))
-    # A copy may have another name.
+    # A copied folder may have another name.
     return SavedCheckpoint(
         path, int(content["global_step"]), dict(content["metrics"]), 0 if match is None else int(match[1])
     )
@@ -307,7 +307,7 @@ _pid, _since = 0, ""
 
 
 def _writer() -> str:
-    """This process, in words."""
+    """Returns a description of this process."""
     global _pid, _since
     if _pid != os.getpid():
         _pid, _since = os.getpid(), time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -315,7 +315,7 @@ def _writer() -> str:
 
 
 def _delete_unlocked(path: str) -> None:
-    """Deletes a folder that no process has locked."""
+    """Deletes a folder unless a process has locked it."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -339,8 +339,8 @@ def _checksum(path: str) -> str:
 
 
 def _read_checksums(path: str) -> dict[str, str]:
-    """The checksums of a checkpoint's files, in the form of the program sha256sum."""
+    """Returns the checksums of a checkpoint's files, in the format of `sha256sum`."""
     with open(os.path.join(path, _CHECKSUMS), encoding="utf-8") as file:
         lines = [line.rstrip("\n").partition("  ") for line in file]
-    # A checkpoint has no folders.
+    # A checkpoint contains no folders.
     return {name: expected for expected, _, name in lines if os.path.basename(name) == name}

@@ -1,4 +1,4 @@
-"""Checkpoints of any state, without TensorFlow: saved by a hook of loops, the newest and the best ones kept."""
+"""A loop hook that saves checkpoints of any state without TensorFlow, and keeps the newest and the best."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Checkpoints", "MetricRule", "evaluating_hooks"]
 
 _logger = logging.getLogger("fastsup")
 
-# The names of the states of hooks in a checkpoint.
+# Names of the hooks' states in a checkpoint.
 _HOOK = "hook."
 
 
@@ -30,11 +30,11 @@ class MetricRule:
     Args:
       metric: name of the number.
       mode: "min" or "max".
-      min_delta: minimum difference of a better number.
+      min_delta: minimum improvement.
 
     Raises:
-      TypeError: `metric` isn't a text, or `min_delta` isn't a number.
-      ValueError: `mode` isn't one of the two, or `min_delta` is negative.
+      TypeError: If `metric` isn't a string, or `min_delta` isn't a number.
+      ValueError: If `mode` is neither "min" nor "max", or `min_delta` is negative.
     """
 
     def __init__(self, metric: str, mode: str | None, min_delta: float) -> None:
@@ -53,7 +53,7 @@ class MetricRule:
         self._is_alone = True
 
     def begin(self, loop: Any, owner: str) -> None:
-        """Raises ValueError if a loop has no hook that evaluates."""
+        """Raises ValueError if a loop has no evaluation hook."""
         self._is_found = False
         evaluating = evaluating_hooks(loop)
         if not evaluating:
@@ -63,10 +63,10 @@ class MetricRule:
         self._is_alone = len(evaluating) == 1
 
     def value_in(self, metrics: Mapping[str, float]) -> float | None:
-        """The number in the results of an evaluation; None if it is another hook's.
+        """Returns the number in an evaluation's results; None if the number belongs to another hook.
 
         Raises:
-          ValueError: no evaluation has it.
+          ValueError: If no evaluation returns the number.
         """
         if self.metric in metrics:
             self._is_found = True
@@ -82,55 +82,55 @@ class MetricRule:
         return than is None or self._sign * (value - than) > self._min_delta
 
     def ranked(self, saved: list[SavedCheckpoint]) -> list[SavedCheckpoint]:
-        """The checkpoints that have the number, the best first; of equal ones, the older first."""
+        """Returns the checkpoints with the number, best first. Of equal checkpoints, the older comes first."""
         found = [checkpoint for checkpoint in saved if not math.isnan(checkpoint.metrics.get(self.metric, math.nan))]
         return sorted(found, key=lambda checkpoint: (-self._sign * checkpoint.metrics[self.metric], checkpoint.number))
 
 
 def evaluating_hooks(loop: Any) -> list[Any]:
-    """The hooks of a loop that evaluate, and pass the results to the others."""
+    """Returns the loop's hooks that evaluate and pass their results to other hooks."""
     return [hook for hook in loop.hooks if getattr(hook, "evaluates", False)]
 
 
 class Checkpoints(PeriodicHook):
-    """Saves any state at intervals and at the end of the loop, and restores it. It needs no TensorFlow.
+    """Saves any state at intervals and at the end of the loop, and restores it. Needs no TensorFlow.
 
         state = {"weights": weights, "step_size": 0.1}
         saver = Checkpoints("model", {"state": state, "random": generator}, every_secs=60)
         StepLoop(step, [saver], max_steps=1000, resume_from=saver).run()
 
-    Hooks that change a state, such as a schedule of the learning rate, stand before it in the list of the loop.
+    List hooks that change a state, such as a learning-rate schedule, before this hook.
 
     A state is one of these:
 
-    - a dict, list, `types.SimpleNamespace` or dataclass of arrays of NumPy, JAX or PyTorch, numbers, texts and more
-      such containers; or an array of NumPy or a tensor of PyTorch. A restore sets their parts in place.
-    - an object with `state_dict` and `load_state_dict`: a module, optimizer or scheduler of PyTorch, a data loader, a
+    - a dict, list, `types.SimpleNamespace` or dataclass of NumPy, JAX or PyTorch arrays, numbers, strings and more such
+      containers; or a NumPy array or a PyTorch tensor. A restore sets their parts in place.
+    - an object with `state_dict` and `load_state_dict`: a PyTorch module, optimizer or scheduler, a data loader, a
       `fastsup.ArrayBatches`.
     - a random generator: `numpy.random.Generator`, `random.Random`, or the module `random`.
-    - a pair of functions: one that returns the state, and one that sets it.
+    - a pair of functions: the first returns the state, the second sets it.
     - a `tf.train.Checkpoint`.
 
-    Each checkpoint is a folder with a file of checksums. It gets its name when it is completely on disk. Older ones are
-    deleted after that. Nothing is pickled: a checkpoint from elsewhere can't run code.
+    Each checkpoint is a folder with a file of checksums. The folder gets its name when it is completely on disk. Older
+    checkpoints are deleted after that. Nothing is pickled, so a checkpoint from an untrusted source can't run code.
 
     The state of other hooks that have `state_dict` and `load_state_dict`, such as `EarlyStoppingHook`, is also saved
     and restored.
 
     Args:
-      directory: a local directory for the checkpoints. It is made if it doesn't exist.
-      states: dictionary of the states by name. A name has letters, digits, "_", "-" and ".".
+      directory: a local directory for the checkpoints. It is created if it doesn't exist.
+      states: dictionary from names to states. A name consists of letters, digits, "_", "-" and ".".
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts;
-        without any, it is 600 seconds.
+      every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts.
+        Without an interval, a checkpoint is saved every 600 seconds.
       every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
         See `PeriodicHook` for the supported batches.
-      keep: number of the newest checkpoints that stay. None: all.
-      metric: name of a number of the evaluation (`EvaluateHook`) that selects the best checkpoints, which are also
-        kept; or None. Whenever an evaluation is among the best, a checkpoint is saved immediately, with the numbers.
+      keep: number of the newest checkpoints to keep. If None, keeps all.
+      metric: name of the evaluation's number (`EvaluateHook`) that selects the best checkpoints, which are also kept;
+        or None. Whenever an evaluation is among the best, a checkpoint is saved immediately, with the numbers.
       mode: "max" if a larger number is better, "min" if a smaller one is.
       min_delta: minimum improvement over the worst of the best checkpoints.
-      keep_best: number of the best checkpoints that stay, with a `metric`.
+      keep_best: number of the best checkpoints to keep, with a `metric`.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
 
     Attributes:
@@ -138,9 +138,9 @@ class Checkpoints(PeriodicHook):
       metric, mode: the arguments.
 
     Raises:
-      TypeError: an argument is of the wrong type, or a state is one that can't be saved.
-      ValueError: a number or an interval isn't positive, `states` is empty, a name has another character, or
-        `directory` isn't a local one.
+      TypeError: If an argument is of the wrong type, or a state is one that can't be saved.
+      ValueError: If a number or an interval isn't positive, `states` is empty, a name has another character, or
+        `directory` isn't local.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ class Checkpoints(PeriodicHook):
         self._rule = None if metric is None else MetricRule(metric, mode, min_delta)
         self._save_at_end = save_at_end
         self._folder = CheckpointFolder(self.directory)
-        # The checkpoints that this process has written or resumed from, oldest first. It may delete only these.
+        # The checkpoints that this process wrote or resumed from, oldest first. The process may delete only these.
         self._own: list[SavedCheckpoint] = []
         self._hook_states: list[SavedState] = []
-        # The global step of the last evaluation, and its numbers; and whether they are to be saved for being among the
-        # best, in this hook's turn: the hooks before it may change what is saved.
+        # The global step of the last evaluation, its numbers, and whether to save them because they are among the best.
+        # The save waits for this hook's turn, because earlier hooks may change the saved state.
         self._evaluation: tuple[int, dict[str, float]] = -1, {}
         self._is_among_best = False
         self._comes_after_evaluations = False
@@ -194,12 +194,12 @@ class Checkpoints(PeriodicHook):
         return f"<fastsup.loop.Checkpoints of {names} in {self.directory}>"
 
     def saved(self) -> list[SavedCheckpoint]:
-        """The checkpoints in the directory, newest first. Those whose description can't be read are left out."""
+        """Returns the readable checkpoints in the directory, newest first."""
         found = [self._folder.describe(path) for _, path in self._folder.paths()]
         return [saved for saved in found if saved is not None]
 
     def restore(self, which: str | os.PathLike[str] = "newest") -> SavedCheckpoint | None:
-        """Restores the states from a checkpoint that is intact.
+        """Restores the states from an intact checkpoint.
 
         Args:
           which: "newest", "best" (by `metric`), or the path of a checkpoint.
@@ -208,11 +208,11 @@ class Checkpoints(PeriodicHook):
           The checkpoint; None if the directory has none, or none with the metric.
 
         Raises:
-          NoIntactCheckpointError: there are checkpoints, and none is intact.
-          ValueError: the checkpoint doesn't fit the states; `which` is "best", and there is no `metric`; or the path
+          NoIntactCheckpointError: If there are checkpoints, but none is intact.
+          ValueError: If the checkpoint doesn't fit the states, `which` is "best" without a `metric`, or the path
             doesn't exist.
-          TypeError: `which` isn't a path.
-          OSError: a checkpoint can't be read just now, or not by this user. An older one isn't tried.
+          TypeError: If `which` isn't a path.
+          OSError: If a checkpoint can't currently be read, or not by this user. An older checkpoint isn't tried.
         """
         if which == "best":
             if self._rule is None:
@@ -242,7 +242,7 @@ class Checkpoints(PeriodicHook):
           The global step; None without a checkpoint.
 
         Raises:
-          Exception: as `restore`.
+          Exception: As for `restore`.
         """
         self._hook_states = self._states_of_hooks(loop)
         saved = self._restore_first(self._paths, self._hook_states)
@@ -290,19 +290,19 @@ class Checkpoints(PeriodicHook):
         super().begin(loop)
 
     def _warn_of_unsaved_batches(self, loop: Any) -> None:
-        """Warns of batches whose position no state contains. An object of TensorFlow's may contain it."""
+        """Warns about batches whose position no state contains. A TensorFlow object may contain the position."""
         batches = getattr(loop, "batches", None)
         is_saved = any(state is batches for state in self._given) or any(state.is_tensorflows for state in self._states)
         if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") and not is_saved:
             _logger.warning(
-                "The position in %r isn't saved: a resumed loop begins with its first batch. Add the batches to the "
+                "The position in %r isn't saved: a resumed loop starts with its first batch. Add the batches to the "
                 "states of %r.",
                 batches,
                 self,
             )
 
     def after_step(self, loop: Any, value: Any) -> None:
-        self.never_due()  # An evaluation may have made it due.
+        self.never_due()  # An evaluation may have made this hook due.
         super().after_step(loop, value)
 
     def act(self, loop: Any) -> None:
@@ -312,7 +312,7 @@ class Checkpoints(PeriodicHook):
             self._save(loop, metrics if step == loop.global_step else {})
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Has a checkpoint saved if the results of an evaluation are among the best.
+        """Makes a checkpoint due if an evaluation's results are among the best.
 
         Args:
           loop: the `StepLoop`.
@@ -324,7 +324,7 @@ class Checkpoints(PeriodicHook):
             return
         best = self._rule.ranked(self._own)[: self._keep_best]
         if any(saved.global_step == loop.global_step == self.last_saved_step for saved in best):
-            return  # The loop has resumed from it, and evaluates the same state again.
+            return  # The loop resumed from this checkpoint, and evaluates the same state again.
         if self._rule.is_better(value, best[-1].metrics[self._rule.metric] if len(best) == self._keep_best else None):
             self._is_among_best = True
             if self._comes_after_evaluations:
@@ -338,7 +338,7 @@ class Checkpoints(PeriodicHook):
             stop_signals.log_last_save(self._own[-1].path)
 
     def save_last(self, loop: Any) -> None:
-        """Saves the state at the end of a loop, unless it is saved already.
+        """Saves the state at the end of a loop, unless it is already saved.
 
         Args:
           loop: the `StepLoop`.
@@ -347,11 +347,11 @@ class Checkpoints(PeriodicHook):
             self.act(loop)
 
     def _paths(self) -> list[str]:
-        """The folders of the checkpoints, newest first."""
+        """Returns the folders of the checkpoints, newest first."""
         return [path for _, path in self._folder.paths()]
 
     def _states_of_hooks(self, loop: Any) -> list[SavedState]:
-        """The states of the other hooks of a loop, by the names of their classes."""
+        """Returns the states of the other hooks of a loop, by the names of their classes."""
         found: dict[str, SavedState] = {}
         for hook in loop.hooks:
             if hook is self or not (hasattr(hook, "state_dict") and hasattr(hook, "load_state_dict")):
@@ -369,7 +369,7 @@ class Checkpoints(PeriodicHook):
             new.content.update(global_step=step, metrics=metrics, states=saved_states)
         self.last_saved_step = step
         saved = described(new.path, new.content)
-        # An earlier one of this step is of the same state, or of a state that a failed restore has left.
+        # An earlier checkpoint of this step has the same state, or the state after a failed restore.
         old = [other for other in self._own if other.global_step == step]
         self._own = [*(other for other in self._own if other.global_step != step), saved]
         kept = self._own[-min(int(self._keep), len(self._own)) :] if self._keep < math.inf else self._own
@@ -381,7 +381,7 @@ class Checkpoints(PeriodicHook):
             self._folder.delete(other.path)
 
     def _restore_first(self, list_paths: Callable[[], list[str]], hooks: list[SavedState]) -> SavedCheckpoint | None:
-        """Restores the first intact checkpoint of a list. A damaged one is left unchanged."""
+        """Restores the first intact checkpoint of a list. Damaged checkpoints are left unchanged."""
         failures: dict[str, str] = {}
         paths = list_paths()
         while paths:
@@ -393,7 +393,7 @@ class Checkpoints(PeriodicHook):
                 failures[path] = str(error)
                 if os.path.lexists(path):
                     _logger.warning("The checkpoint %s can't be restored and is left unchanged: %s.", path, error)
-                # A program that is still training may have deleted it after saving a newer one.
+                # A program that is still training may have deleted the checkpoint after saving a newer one.
                 paths = [other for other in list_paths() if other not in failures]
                 continue
             self._set(path, values)
@@ -412,7 +412,7 @@ class Checkpoints(PeriodicHook):
         raise none_intact
 
     def _read_states(self, path: str, there: dict[str, Any], hooks: list[SavedState]) -> list[tuple[SavedState, Any]]:
-        """The values of the states in a checkpoint. Sets nothing."""
+        """Returns the values of the states in a checkpoint. Sets nothing."""
         missing = [state.name for state in self._states if state.name not in there]
         if missing:
             names = sorted(name for name in there if not name.startswith(_HOOK))
@@ -431,10 +431,10 @@ class Checkpoints(PeriodicHook):
         misfits = misfits_of(values, strict=not self._own)
         if misfits:
             raise ValueError(
-                f"{path} doesn't match the program: {'; '.join(misfits)}. Is it another program's? Use another "
-                "directory, or pass a pair of functions that convert the saved state."
+                f"{path} doesn't match the program: {'; '.join(misfits)}. Does it belong to another program? Use "
+                "another directory, or pass a pair of functions that convert the saved state."
             )
-        # First those that may still refuse it.
+        # States that may still refuse their value come first.
         for state, value in sorted(values, key=lambda pair: pair[0].is_checked):
             state.set(value)
 

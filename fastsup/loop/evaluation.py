@@ -1,4 +1,4 @@
-"""Hooks that evaluate in a loop, and end it when the results get no better."""
+"""Hooks that evaluate in a loop, and that end the loop when the results no longer improve."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ _logger = logging.getLogger("fastsup")
 class EvaluateHook(PeriodicHook):
     """Calls a function that evaluates the model, at intervals and at the end of the loop.
 
-    The results are in `loop.evaluation`. Other hooks of the loop get them, in their `on_evaluation(loop, metrics)`:
-    `SummaryHook`, `ProgressHook`, `Checkpoints`, `EarlyStoppingHook`, and hooks of yours. In a session, they don't.
+    The results are in `loop.evaluation`. In a loop, but not in a session, other hooks receive the results in their
+    `on_evaluation(loop, metrics)`: `SummaryHook`, `ProgressHook`, `Checkpoints`, `EarlyStoppingHook`, and your hooks.
 
     Args:
-      function: function without arguments, or of the loop, that returns a number, which is named "loss", or a mapping
-        of names to numbers.
+      function: function without arguments, or with the loop as its argument. Returns a number, which is named "loss",
+        or a mapping from names to numbers.
       every_steps: it is called at the global steps that are multiples of this number, or None.
       every_secs: seconds between two evaluations, or None. Of several intervals, the one that passes first counts.
-      at_end: whether it is also called when the loop ends without an error, unless it was called after the last step.
-        A loop that a signal ends has no time for that.
-      max_share: the largest share of the loop's time that evaluations may take, as 0.1. An evaluation that would exceed
-        it is left out, except the first one and the one at the end. None: no limit.
+      at_end: whether to also call it when the loop ends without an error, unless it was called after the last step. It
+        isn't called if a signal ends the loop.
+      max_share: the largest share of the loop's time that evaluations may take, such as 0.1. An evaluation that would
+        exceed it is skipped, except the first and the last evaluation. If None, there is no limit.
       every_epochs: it is called at the end of each epoch whose number is a multiple of this number, or None.
         See `PeriodicHook` for the supported batches.
-      name: what to put before the names of the numbers, as in "test/accuracy"; or None. Several hooks of one loop that
-        return the same names require it.
+      name: prefix of the numbers' names, as in "test/accuracy"; or None. Required if several hooks of one loop return
+        the same names.
 
     Attributes:
       metrics: the numbers of the last evaluation, by name; empty before the first one.
-      secs: seconds that the evaluations of this run have taken.
-      skipped: number of evaluations of this run that `max_share` has left out.
+      secs: duration of this run's evaluations, in seconds.
+      skipped: number of this run's evaluations that were skipped because of `max_share`.
 
     Raises:
-      TypeError: `function` can't be called so, an interval or `max_share` isn't a number, `at_end` isn't a bool, or
-        `name` isn't a text.
-      ValueError: an interval isn't positive, all are left out without `at_end`, or `max_share` doesn't lie between 0
-        and 1.
+      TypeError: If `function` can't be called with at most one argument, an interval or `max_share` isn't a number,
+        `at_end` isn't a bool, or `name` isn't a string.
+      ValueError: If an interval isn't positive, there is neither an interval nor `at_end`, or `max_share` doesn't lie
+        between 0 and 1.
     """
 
-    # Of a hook that calls the `on_evaluation` of the others.
+    # True for a hook that calls the other hooks' `on_evaluation`.
     evaluates = True
 
     def __init__(
@@ -69,7 +69,7 @@ class EvaluateHook(PeriodicHook):
     ) -> None:
         check_flag(at_end=at_end)
         if name is not None and (not isinstance(name, str) or not name):
-            raise TypeError(f"name must be a text such as 'test', or None; got {name!r}.")
+            raise TypeError(f"name must be a string such as 'test', or None; got {name!r}.")
         if every_steps is None and every_secs is None and every_epochs is None and not at_end:
             raise ValueError("at_end=False needs an interval: pass every_steps, every_secs or every_epochs.")
         if every_steps is None and every_secs is None and every_epochs is None and at_end:
@@ -96,7 +96,7 @@ class EvaluateHook(PeriodicHook):
 
     def begin(self, loop: Any) -> None:
         heard = [hook for hook in loop.hooks if callable(getattr(hook, "on_evaluation", None))]
-        # Checkpoints last, because they save the changes that the evaluation makes in the other hooks.
+        # Checkpoint hooks come last, because they save the changes that the evaluation makes in the other hooks.
         self._listeners = sorted(heard, key=lambda hook: isinstance(hook, Checkpoints))
         self.secs, self.skipped = 0.0, 0
         self._others = [hook for hook in evaluating_hooks(loop) if isinstance(hook, EvaluateHook) and hook is not self]
@@ -141,7 +141,7 @@ class EvaluateHook(PeriodicHook):
             )
         self._warn_of_shared_names()
         if hasattr(loop, "evaluation"):
-            # Of all hooks that evaluate.
+            # The results of all evaluation hooks.
             loop.evaluation = {**loop.evaluation, **self.metrics}
         for hook in self._listeners:
             hook.on_evaluation(loop, self.metrics)
@@ -161,14 +161,14 @@ class EvaluateHook(PeriodicHook):
 
 
 def function_of_loop(name: str, function: Any) -> Callable[[Any], Any]:
-    """A function of the loop, for one that need not take it.
+    """Wraps a function so that it takes the loop, even if the original takes no argument.
 
     Args:
       name: name of the argument, for the message.
       function: the value of the argument.
 
     Raises:
-      TypeError: it can't be called without arguments, nor with one.
+      TypeError: If the function can't be called without arguments or with one argument.
     """
     if not callable(function):
         raise TypeError(f"{name} must be an evaluation function, got {function!r}.")
@@ -191,28 +191,28 @@ def function_of_loop(name: str, function: Any) -> Callable[[Any], Any]:
 
 
 class EarlyStoppingHook(Hook):
-    """Stops the loop when the results of its evaluations get no better.
+    """Stops the loop when the results of its evaluations no longer improve.
 
-    Its state is saved by a `Checkpoints` of the loop, and restored with the rest.
+    The loop's `Checkpoints` hook also saves and restores the state of this hook.
 
     Args:
-      metric: name of a number of the evaluation, by an `EvaluateHook` of the loop.
+      metric: name of a number that the loop's `EvaluateHook` returns.
       mode: "max" if a larger number is better, "min" if a smaller one is.
-      patience: number of evaluations in a row that may be no better than the best one; the loop ends after the last.
-      min_delta: minimum improvement over the best one.
-      restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, also at its last step, the
-        best checkpoint is restored. `loop.global_step`, `loop.result` and `loop.evaluation` remain those of the last
-        step. It must come before this hook in the list, like the `EvaluateHook`.
+      patience: number of consecutive evaluations without an improvement after which the loop ends.
+      min_delta: minimum improvement over the best number.
+      restore_best: a `Checkpoints` of the loop with the same `metric`. When the loop ends, even at its last step, the
+        best checkpoint is restored. `loop.global_step`, `loop.result` and `loop.evaluation` keep the last step's
+        values. The `Checkpoints` and the `EvaluateHook` must come before this hook in the list.
 
     Attributes:
       best: the best number; None before the first evaluation.
-      best_step: its global step, or None.
-      stopped: whether this hook has stopped the loop.
+      best_step: the global step of the best number, or None.
+      stopped: True if this hook stopped the loop.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: `patience` isn't positive, `mode` isn't one of the two, `min_delta` is negative, or `restore_best` has
-        another metric.
+      TypeError: If an argument is of the wrong type.
+      ValueError: If `patience` isn't positive, `mode` is invalid, `min_delta` is negative, or `restore_best`
+        has another metric.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class EarlyStoppingHook(Hook):
         self._last_step: int | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, for a checkpoint."""
+        """Returns the state, to save in a checkpoint."""
         return {
             "best": self.best,
             "best_step": self.best_step,
@@ -277,18 +277,18 @@ class EarlyStoppingHook(Hook):
                     "end."
                 )
         if self._without_progress >= self._patience:
-            _logger.info("Skipping training: EarlyStoppingHook had already ended it.")
+            _logger.info("Skipping training: EarlyStoppingHook already stopped it.")
             self._stop(loop)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Compares the results of an evaluation with the best.
+        """Compares an evaluation's results with the best.
 
         Args:
           loop: the `StepLoop`.
           metrics: the numbers, by name.
         """
         value = self._rule.value_in(metrics)
-        # A loop that has resumed may evaluate the same state again.
+        # A resumed loop may evaluate the same state again.
         if value is None or self._last_step == loop.global_step:
             return
         self._last_step = loop.global_step

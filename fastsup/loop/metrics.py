@@ -1,4 +1,4 @@
-"""Hooks that pass on the numbers of a training, to summaries, Prometheus or OpenTelemetry; and how they find these."""
+"""Hooks that report training metrics to summaries, Prometheus or OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
     """Returns the numbers in a result, by name.
 
     Args:
-      result: a number, or a mapping of names to numbers. A number is anything that `float` takes: a Python or NumPy
-        number, a tensor or array of one element.
-      default_name: name for a number that has none.
+      result: a number, or a mapping from names to numbers. A number is anything that `float` accepts: a Python or NumPy
+        number, or a tensor or array with one element.
+      default_name: name for a number without a name.
 
     Returns:
       Dictionary of names to floats.
 
     Raises:
-      TypeError: `result` is something else.
+      TypeError: If `result` is another kind of object.
     """
     items = result.items() if isinstance(result, Mapping) else [(default_name, result)]
     return {str(name): _number(name, value) for name, value in items}
 
 
 def numbers_in(result: Any) -> dict[str, float]:
-    """The numbers in a result, by name, like `named_numbers`, ignoring everything else.
+    """Returns the numbers in a result by name, like `named_numbers`, and ignores everything else.
 
     Args:
       result: anything.
@@ -69,7 +69,7 @@ def numbers_in(result: Any) -> dict[str, float]:
 
 def _number(name: Any, value: Any) -> float:
     if hasattr(value, "detach"):
-        value = value.detach()  # PyTorch warns of a conversion of a tensor that requires a gradient.
+        value = value.detach()  # PyTorch warns about converting a tensor that requires a gradient.
     try:
         return float(value)
     except OverflowError:
@@ -85,13 +85,13 @@ def check_values(values: Values | None) -> Values:
     """Checks the argument `values` of a hook.
 
     Args:
-      values: function that takes numbers out of a result, or None.
+      values: function that extracts numbers from a result, or None.
 
     Returns:
-      The function; for None, one that returns the result itself.
+      The function; for None, a function that returns the result itself.
 
     Raises:
-      TypeError: `values` can't be called.
+      TypeError: If `values` can't be called.
     """
     if values is None:
         return lambda result: result
@@ -104,24 +104,24 @@ Write = Callable[[str, float, int], Any]
 
 
 class SummaryHook(PeriodicHook):
-    """Writes the numbers of the result at intervals.
+    """Writes the result's numbers at intervals.
 
     Args:
       writer: a `CsvWriter`, `JsonLinesWriter` or `TensorBoardWriter`, or another object with a method
         `add_scalar(name, value, step)`, such as PyTorch's SummaryWriter; the result of
-        `tf.summary.create_file_writer`; a function of name, value and step; or a list of these.
+        `tf.summary.create_file_writer`; a function that takes name, value and step; or a list of these.
       every_steps: a summary is written at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two summaries, or None. Of several intervals, the one that passes first counts;
-        without any, a summary is written every 100 steps.
-      values: function that takes the result and returns a number, which is named "loss", or a mapping of names to
-        numbers. None if the result is such itself.
+      every_secs: seconds between two summaries, or None. Of several intervals, the one that passes first counts.
+        Without an interval, a summary is written every 100 steps.
+      values: function that takes the result and returns a number, which is named "loss", or a mapping from names to
+        numbers. None if the result itself is a number or such a mapping.
       every_epochs: a summary is written at the end of each epoch whose number is a multiple of this number, or None.
         See `PeriodicHook` for the supported batches.
 
     Raises:
-      TypeError: `writer` isn't one of these, `values` can't be called, or an interval isn't a number.
-      ValueError: an interval isn't positive.
-      ImportError: `writer` is one of tf.summary, and TensorBoard isn't installed.
+      TypeError: If `writer` isn't one of these, `values` can't be called, or an interval isn't a number.
+      ValueError: If an interval isn't positive.
+      ImportError: If `writer` is a tf.summary writer, and TensorBoard isn't installed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class SummaryHook(PeriodicHook):
             self._write(name, number, loop.global_step)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Writes the results of an evaluation, with "eval/" before their names.
+        """Writes an evaluation's results, with "eval/" before their names.
 
         Args:
           loop: the `StepLoop`.
@@ -162,29 +162,30 @@ class SummaryHook(PeriodicHook):
 
 
 class MeansHook(PeriodicHook):
-    """Writes the means of the numbers of all results since it wrote last, and the rate of the steps.
+    """Writes the means of the numbers of all results since the last write, and the steps per second.
 
-    It is called after every step, and keeps the results. It reads them when it writes, so it doesn't wait for a device
-    between. If one compiled call makes many steps, it adds up their numbers as arrays, without a Python call for each.
+    The hook is called after every step, and keeps the results. It reads them only when it writes, so steps don't wait
+    for the device. If one compiled call runs many steps, the hook adds up their numbers as arrays, without a Python
+    call per step.
 
-    The names are "mean/loss" for "loss", and "steps_per_sec". A `Checkpoints` of the loop saves the sums since it wrote
-    last, so that a resumed loop writes the same means.
+    The names are "mean/loss" for "loss", and "steps_per_sec". The loop's `Checkpoints` hook saves the sums since the
+    last write, so a resumed loop writes the same means.
 
     Args:
       writer: as for `SummaryHook`.
-      every_steps: the means are written at the global steps that are multiples of this number; or, for steps that are
-        made in one call, after that call. The rest is written at the end of the loop. None: 100, unless `every_epochs`
-        is given.
+      every_steps: the means are written at the global steps that are multiples of this number; or, for steps that run
+        in one call, after that call. The rest is written at the end of the loop. If None, the interval is 100, unless
+        `every_epochs` is given.
       values: as for `SummaryHook`.
       every_epochs: as for `SummaryHook`. Of two intervals, the one that passes first counts.
 
     Attributes:
-      means: the means that were written last, by the names of the numbers; empty before.
-      steps_per_sec: the rate that was written last; None before.
+      means: the last written means, by the numbers' names; empty before the first write.
+      steps_per_sec: the last written rate; None before the first write.
 
     Raises:
-      TypeError: `writer` isn't one of those, `values` can't be called, or an interval isn't a number.
-      ValueError: an interval isn't positive.
+      TypeError: If `writer` isn't supported, `values` can't be called, or an interval isn't a number.
+      ValueError: If an interval isn't positive.
     """
 
     def __init__(
@@ -199,25 +200,25 @@ class MeansHook(PeriodicHook):
         self._write, self._flush = _writing(writer)
         self._values = check_values(values)
         self._takes_result = values is None
-        # Of steps that came one by one; and the sum and the count of each number of the others.
+        # The results of single steps; and the sum and count of each number of steps that ran in one call.
         self._results: list[Any] = []
         self._sums: dict[str, tuple[float, int]] = {}
-        # The sums of a checkpoint, before the loop begins.
+        # The sums from a checkpoint, before the loop starts.
         self._restored: dict[str, tuple[float, int]] = {}
         self.means: dict[str, float] = {}
         self.steps_per_sec: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums, for a checkpoint."""
+        """Returns the sums, to save in a checkpoint."""
         self._add(self._columns())
         self._results = []
         return {"sums": {name: list(pair) for name, pair in self._sums.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from sums that a checkpoint has.
+        """Resumes from saved sums.
 
         Args:
-          state: what `state_dict` has returned.
+          state: the result of `state_dict`.
         """
         self._restored = {name: (total, count) for name, (total, count) in state["sums"].items()}
         self._results, self._sums = [], dict(self._restored)
@@ -234,7 +235,7 @@ class MeansHook(PeriodicHook):
             self.act(loop)
 
     def after_steps(self, loop: Any, values: Any) -> None:
-        """Takes the results of several steps that were made in one call.
+        """Takes the results of several steps that ran in one call.
 
         Args:
           loop: the `StepLoop`, whose global step is the last step's.
@@ -250,7 +251,7 @@ class MeansHook(PeriodicHook):
 
     def end(self, loop: Any) -> None:
         if loop.steps > self._steps_before:
-            # The sums stay for a checkpoint that is saved now: a resumed loop goes on with them.
+            # Keep the sums for a checkpoint that is saved now. A resumed loop continues with them.
             self._report(loop)
         self._flush()
 
@@ -267,7 +268,7 @@ class MeansHook(PeriodicHook):
         self._add(self._columns())
         self._results = []
         self.steps_per_sec = (loop.steps - self._steps_before) / max(steady() - self._time, 1e-9)
-        # If some steps don't have a name, its mean is over the others.
+        # If some steps have no number of a name, its mean covers the other steps.
         self.means = {name: total / count for name, (total, count) in self._sums.items()}
         for name, mean in self.means.items():
             self._write(f"mean/{name}", mean, loop.global_step)
@@ -279,8 +280,8 @@ class MeansHook(PeriodicHook):
             self._sums[name] = total + float(sum(values) if type(values) is list else values.sum()), count + len(values)
 
     def _columns(self) -> dict[str, list[float]]:
-        """The numbers of the results, by name."""
-        # The most frequent case, at the lowest cost.
+        """Returns the numbers of the results, by name."""
+        # The most frequent case comes first and costs least.
         if self._takes_result and all(type(result) is float for result in self._results):
             return {"loss": self._results}
         found: dict[str, list[float]] = {}
@@ -291,8 +292,8 @@ class MeansHook(PeriodicHook):
 
 
 def _columns_of(values: Any) -> dict[str, Any] | None:
-    """The numbers of several steps, by name, as arrays of shape [steps]; None if each result has to be read."""
-    import numpy as np  # Who gives several results at once has loaded it.
+    """Returns the numbers of several steps by name, as arrays of shape [steps]; None if each result must be read."""
+    import numpy as np  # A step that returns several results together has loaded NumPy.
 
     columns = values if isinstance(values, Mapping) else {"loss": values}
     for column in columns.values():
@@ -302,7 +303,7 @@ def _columns_of(values: Any) -> dict[str, Any] | None:
 
 
 def _writing(writer: Any) -> tuple[Write, Callable[[], None]]:
-    """Returns the function that writes one number, and the one that flushes what was written."""
+    """Returns the function that writes one number, and the one that flushes the written data."""
     writers = writer if isinstance(writer, list | tuple) else [writer]
     writes = [_write_of(each) for each in writers]
     flushes = [each.flush for each in writers if hasattr(each, "flush")]
@@ -346,7 +347,7 @@ def _write_of(writer: Any) -> Write:
 
 
 class Metric(NamedTuple):
-    """A measurement: its name in words, its description, its unit, and whether it only grows."""
+    """A measurement: its name, its description, its unit, and whether it only grows."""
 
     words: str
     help: str
@@ -367,32 +368,32 @@ RESULT = Metric("result", "Numbers from the last step result that was read, such
 
 
 def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels of a hook's metrics."""
+    """Returns the labels of a hook's metrics."""
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise TypeError(f"{name} must be a dictionary of strings by name, or None; got {labels!r}.")
     for label in labels:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
             raise ValueError(
-                f"{name} must have names of letters, digits and underscores, other than 'name', which numbers of the "
-                f"result have; got {label!r}."
+                f"{name} must have names of letters, digits and underscores, except 'name', which is reserved for the "
+                f"numbers of the result; got {label!r}."
             )
     return dict(labels)
 
 
 class MeasuringHook(PeriodicHook):
-    """Measures at intervals. What reads the measurements, and when, doesn't matter to training.
+    """Takes measurements at intervals, independently of when they are read.
 
     Args:
       every_secs: seconds between two measurements.
-      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
-        names to numbers. None to take the result if it is such itself.
-      checkpoint_dir: directory of the checkpoints, whose state file has the time of the newest one; None to leave the
-        age out.
+      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping from
+        names to numbers. If None, the hook uses the result itself if it is a number or such a mapping.
+      checkpoint_dir: directory of the checkpoints. Its state file contains the time of the newest checkpoint. If None,
+        the hook doesn't report the age.
 
     Raises:
-      ValueError: `every_secs` isn't positive.
-      TypeError: `every_secs` isn't a number, `checkpoint_dir` isn't a path, or `values` can't be called.
+      ValueError: If `every_secs` isn't positive.
+      TypeError: If `every_secs` isn't a number, `checkpoint_dir` isn't a path, or `values` can't be called.
     """
 
     def __init__(self, every_secs: float = 10, values: Values | None = None, checkpoint_dir: Any = None) -> None:
@@ -408,12 +409,12 @@ class MeasuringHook(PeriodicHook):
         self._evaluation: dict[str, float] = {}
 
     def measurements(self) -> dict[str, float]:
-        """The last measurements, by the words of their `Metric`. Any thread may call this."""
+        """Returns the last measurements, by the name of their `Metric`. Any thread may call this."""
         written = self._checkpoint_time()
         return {**self._measured, **({} if written is None else {"last checkpoint timestamp": written})}
 
     def result_numbers(self) -> dict[str, float]:
-        """The numbers of the last result that was read, and of the last evaluation. Any thread may call this."""
+        """Returns the numbers of the last result read, and of the last evaluation. Any thread may call this."""
         return {**self._result, **self._evaluation}
 
     def begin(self, loop: Any) -> None:
@@ -422,7 +423,7 @@ class MeasuringHook(PeriodicHook):
         self._last_steps, self._last_time = loop.steps, steady()
         self._measure(loop, running=1)
         self.never_due()
-        # After the first step, and then at intervals, so that a short program also has its result.
+        # Measure after the first step, and then at intervals, so that a short program also reports its result.
         due_in(self, 0.0)
 
     def act(self, loop: Any) -> None:
@@ -430,7 +431,7 @@ class MeasuringHook(PeriodicHook):
         self._read(loop.result)
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Keeps the results of an evaluation, with "eval/" before their names.
+        """Keeps an evaluation's results, with "eval/" before their names.
 
         Args:
           loop: the `StepLoop`.
@@ -473,24 +474,24 @@ class MeasuringHook(PeriodicHook):
         try:
             return None if self._state_file is None else self._state_file.stat().st_mtime
         except OSError:
-            return None  # No checkpoint was saved yet.
+            return None  # No checkpoint has been saved yet.
 
 
 _Kept = TypeVar("_Kept")
-# The attribute of a registry or a meter that has what belongs to it: both go together.
+# The attribute of a registry or a meter that keeps its collector or instruments alive as long as itself.
 _ATTRIBUTE = "_fastsup_shown"
 _lock = threading.Lock()
 
 
 class ShownHooks:
-    """Hooks by their labels."""
+    """The hooks of a registry or meter, by their labels."""
 
     def __init__(self) -> None:
         self._hooks: dict[frozenset[tuple[str, str]], MeasuringHook] = {}
 
     def show(self, labels: dict[str, str], hook: MeasuringHook) -> None:
-        """Shows the measurements of a hook from now on, instead of another hook's with the same labels."""
-        # Another thread may go through the hooks now.
+        """Reports the measurements of a hook from now on, instead of another hook's with the same labels."""
+        # Another thread may be iterating over the hooks.
         self._hooks = {**self._hooks, frozenset(labels.items()): hook}
 
     def __iter__(self) -> Iterator[tuple[dict[str, str], MeasuringHook]]:
@@ -498,7 +499,7 @@ class ShownHooks:
 
 
 def kept_by(owner: Any, make: Callable[[], _Kept]) -> _Kept:
-    """An attribute that is created at its first use."""
+    """Returns an attribute, and creates it at the first use."""
     with _lock:
         kept: _Kept | None = getattr(owner, _ATTRIBUTE, None)
         if kept is None:
@@ -511,7 +512,7 @@ class PrometheusHook(MeasuringHook):
     """Reports the progress of training to Prometheus: steps, steps per second, loss, age of the newest checkpoint.
 
     The package prometheus_client reads the measurements when they are collected, in its own thread, at no cost per
-    step. The program starts that, with `prometheus_client.start_http_server(8000)`, or pushes to a gateway.
+    step. The program starts the HTTP server with `prometheus_client.start_http_server(8000)`, or pushes to a gateway.
 
     The metrics have the names `fastsup_global_step`, `fastsup_steps_total`, `fastsup_steps_per_second`,
     `fastsup_last_step_timestamp_seconds`, `fastsup_last_checkpoint_timestamp_seconds`, `fastsup_restarts_total`,
@@ -519,19 +520,19 @@ class PrometheusHook(MeasuringHook):
 
     Args:
       labels: dictionary of labels that all metrics of this hook get, such as `{"job": "digits", "task": "worker-1"}`.
-        Of hooks with the same labels, the one that began last is shown.
+        Of hooks with the same labels, the one that started last is reported.
       registry: `prometheus_client.CollectorRegistry`; None for `prometheus_client.REGISTRY`.
       every_secs: seconds between two measurements.
-      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping of
-        names to numbers. None to take the result if it is such itself. In a session, the result is the value of the
-        hook's `fetches`.
-      checkpoint_dir: directory of the checkpoints, whose state file has the time of the newest one; None to leave the
-        age out.
+      values: function that takes the result of a step and returns a number, which is named "loss", or a mapping from
+        names to numbers. If None, the hook uses the result itself if it is a number or such a mapping. In a session,
+        the result is the value of the hook's `fetches`.
+      checkpoint_dir: directory of the checkpoints. Its state file contains the time of the newest checkpoint. If None,
+        the hook doesn't report the age.
 
     Raises:
-      ImportError: prometheus_client isn't installed.
-      ValueError: `every_secs` isn't positive, or a label has no valid name.
-      TypeError: an argument is of the wrong type.
+      ImportError: If prometheus_client isn't installed.
+      ValueError: If `every_secs` isn't positive, or a label has no valid name.
+      TypeError: If an argument is of the wrong type.
     """
 
     def __init__(
@@ -566,11 +567,11 @@ class _Collector:
         self.hooks = ShownHooks()
 
     def describe(self) -> list[Any]:
-        """The metrics without a sample, from which registries get the names."""
+        """Returns the metrics without a sample, from which registries get the names."""
         return [_family(metric, []) for metric in (*METRICS, RESULT)]
 
     def collect(self) -> Iterator[Any]:
-        """The metrics, with a sample for each hook."""
+        """Returns the metrics, with a sample for each hook."""
         hooks = list(self.hooks)
         measured = [(labels, hook.measurements()) for labels, hook in hooks]
         for metric in METRICS:
@@ -601,23 +602,23 @@ def _registered(registry: Any) -> _Collector:
 class OpenTelemetryHook(MeasuringHook):
     """Reports the progress of training to OpenTelemetry: steps, steps per second, loss, age of the newest checkpoint.
 
-    The instruments are observable ones: OpenTelemetry reads the measurements when it exports, in its own thread, at no
-    cost per step. The program sets the exporter up, as for any program.
+    The instruments are observable: OpenTelemetry reads the measurements when it exports, in its own thread, at no cost
+    per step. The program sets up the exporter as usual.
 
     The instruments have the names `fastsup.global_step`, `fastsup.steps`, `fastsup.steps_per_second`,
     `fastsup.last_step_timestamp`, `fastsup.last_checkpoint_timestamp`, `fastsup.restarts`, `fastsup.running`, and
     `fastsup.result` with the attribute `name`.
 
     Args:
-      attributes: dictionary of attributes that all measurements of this hook get. Of hooks with the same ones, the one
-        that began last is shown.
-      meter: `opentelemetry.metrics.Meter`; None for one of the global provider, with the name "fastsup".
+      attributes: dictionary of attributes that all measurements of this hook get. Of hooks with the same attributes,
+        the one that started last is reported.
+      meter: `opentelemetry.metrics.Meter`; None for the global provider's meter named "fastsup".
       every_secs, values, checkpoint_dir: as for `PrometheusHook`.
 
     Raises:
-      ImportError: opentelemetry-api isn't installed.
-      ValueError: `every_secs` isn't positive, or an attribute has no valid name.
-      TypeError: an argument is of the wrong type.
+      ImportError: If opentelemetry-api isn't installed.
+      ValueError: If `every_secs` isn't positive, or an attribute has no valid name.
+      TypeError: If an argument is of the wrong type.
     """
 
     def __init__(
@@ -649,7 +650,7 @@ class OpenTelemetryHook(MeasuringHook):
 
 
 class _Instruments:
-    """The instruments of a meter, for all hooks: a meter has each once."""
+    """The instruments of a meter, shared by all hooks, because a meter has each instrument once."""
 
     def __init__(self, meter: Any) -> None:
         self.hooks = ShownHooks()

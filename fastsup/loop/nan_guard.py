@@ -1,4 +1,4 @@
-"""The hook that ends a loop which has diverged."""
+"""The hook that ends a loop when its result contains NaN."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class NanGuardHook(PeriodicHook):
       fail_on_nan: True to raise `NanResultError`; False to log a warning and stop the loop.
       every_steps: the hook checks the results of the global steps that are multiples of this number, and the last one
         when the loop ends.
-      values: function that takes the result and returns a number, or a mapping of names to numbers, to check. None if
-        the result is such itself.
+      values: function that takes the result and returns the number, or the mapping from names to numbers, to check.
+        None if the result itself is a number or such a mapping.
 
     Raises:
-      ValueError: `every_steps` isn't positive.
-      TypeError: `every_steps` isn't a number, `fail_on_nan` isn't a bool, or `values` can't be called.
+      ValueError: If `every_steps` isn't positive.
+      TypeError: If `every_steps` isn't a number, `fail_on_nan` isn't a bool, or `values` can't be called.
     """
 
     def __init__(self, fail_on_nan: bool = True, every_steps: int = 1, values: Values | None = None) -> None:
@@ -54,7 +54,7 @@ class NanGuardHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         result = loop.result
-        # The most frequent case, at the lowest cost.
+        # The most frequent case comes first and costs least.
         if type(result) is float and result == result:
             return
         numbers = named_numbers(self._reads(result))
@@ -64,7 +64,7 @@ class NanGuardHook(PeriodicHook):
         self._end(loop, loop.global_step, bad)
 
     def after_steps(self, loop: Any, values: Any) -> None:
-        """Checks the results of several steps that were made in one call.
+        """Checks the results of several steps that ran in one call.
 
         Args:
           loop: the `StepLoop`, whose global step is the last step's.
@@ -81,7 +81,7 @@ class NanGuardHook(PeriodicHook):
                 return
 
     def end(self, loop: Any) -> None:
-        """Checks the last result, which no look before may have seen: a checkpoint of the end is of that step."""
+        """Checks the last result, which may be unchecked, because the final checkpoint saves that step."""
         has_looked = self.has_found or self.next_step is None or loop.result is None
         if not has_looked and type(self).act is NanGuardHook.act:
             self.act(loop)
@@ -98,8 +98,8 @@ class NanGuardHook(PeriodicHook):
 
 
 def _any_nan(values: Any) -> bool:
-    """Whether there is NaN among numbers of several steps, or in what may be none."""
-    import numpy as np  # A step that returns several results in one call has loaded it.
+    """Returns True if the numbers of several steps contain NaN. Accepts values that aren't numbers."""
+    import numpy as np  # A step that returns several results in one call has loaded NumPy.
 
     arrays = values.values() if isinstance(values, Mapping) else [values]
     return not all(

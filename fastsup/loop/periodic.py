@@ -1,4 +1,4 @@
-"""Hooks that act at intervals: their base class and one made of a function; and hooks that stop a loop."""
+"""Hooks that act at intervals: the base class, and a hook made from a function; and hooks that stop a loop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _logger = logging.getLogger("fastsup")
 
 
 def due_in(hook: Hook, secs: float) -> None:
-    """Makes a hook due some time from now.
+    """Makes a hook due after a number of seconds.
 
-    `due_at_time` takes a time of day. A conversion would lengthen each interval by the adjustments of that clock since
+    `due_at_time` takes a time of day. Converting to it would lengthen each interval by the clock's adjustments since
     the process started.
     """
     Scheduled.due_at_time(hook, steady() + secs)
@@ -39,8 +39,8 @@ class PeriodicHook(Hook):
         `fastsup.ArrayBatches`, or from `fastsup.loop.train`.
 
     Raises:
-      ValueError: an interval isn't positive, or none is given.
-      TypeError: an interval isn't a number.
+      ValueError: If an interval isn't positive, or none is given.
+      TypeError: If an interval isn't a number.
     """
 
     def __init__(
@@ -55,21 +55,19 @@ class PeriodicHook(Hook):
         self.every_steps = every_steps
         self.every_secs: float | None = every_secs
         self.every_epochs = every_epochs
-        # The steps of this many epochs, and the global step at which the first of them began.
+        # The number of steps in this many epochs, and the global step at which the first epoch started.
         self._epoch_steps, self._first_step = 0, 0
 
     def act(self, loop: Any) -> None:
-        """Does the hook's work.
+        """Runs when the hook is due.
 
         Args:
           loop: the `StepLoop`, for `loop.global_step`, `loop.result` and `loop.request_stop()`.
 
         Raises:
-          NotImplementedError: the subclass doesn't override this method.
+          NotImplementedError: If the subclass doesn't override this method.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must override act(loop): otherwise it does nothing at intervals."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must override act(loop): otherwise the hook does nothing.")
 
     def begin(self, loop: Any) -> None:
         self.never_due()
@@ -104,7 +102,7 @@ class PeriodicHook(Hook):
             due_in(self, self.every_secs)
 
     def _next_due_step(self, step: int) -> float:
-        """The first global step after another one that an interval in steps or epochs ends at."""
+        """Returns the first global step after `step` at which an interval in steps or epochs ends."""
         due = math.inf
         if self.every_steps is not None and self.every_steps < math.inf:
             interval = math.ceil(self.every_steps)
@@ -116,7 +114,7 @@ class PeriodicHook(Hook):
 
 
 class CallHook(PeriodicHook):
-    """Calls a function of the loop. `every` makes it. A call of the hook calls the function."""
+    """A hook that calls a function with the loop. Created by `every`. Calling the hook calls the function."""
 
     def __init__(
         self,
@@ -167,7 +165,7 @@ def every(
     at_end: bool = False,
     on_error: bool = False,
 ) -> Callable[[Callable[[Any], Any]], CallHook]:
-    """Makes a hook of a function that takes the loop. It is a decorator.
+    """Turns a function that takes the loop into a hook. Use it as a decorator.
 
         @every(steps=100)
         def report(loop):
@@ -175,7 +173,7 @@ def every(
 
         StepLoop(step, [report]).run()
 
-    For a method, or a function that needs to keep its name: `every(steps=100)(model.report)`.
+    For a method, or for a function that must keep its name, write `every(steps=100)(model.report)`.
 
     Args:
       steps: the function is called at the global steps that are multiples of this number, or None.
@@ -183,17 +181,17 @@ def every(
         first counts.
       epochs: the function is called after the last step of each epoch whose number is a multiple of this number, or
         None. See `PeriodicHook` for the supported batches.
-      at_end: whether the function is also called when the loop ends without an error, unless it was called after the
-        last step.
-      on_error: whether the function is also called after an error. A class derived from `Hook` gets the error.
+      at_end: whether to also call the function when the loop ends without an error, unless it was called after the last
+        step.
+      on_error: whether to also call the function after an error. To receive the error, derive a class from `Hook`.
 
     Returns:
-      A function that makes the hook.
+      A function that creates the hook.
 
     Raises:
-      ValueError: an interval isn't positive, or all arguments are left out.
-      TypeError: an interval isn't a number, `at_end` or `on_error` isn't a bool; or, of the returned function, it isn't
-        given a function of one argument.
+      ValueError: If an interval isn't positive, or all arguments are omitted.
+      TypeError: If an interval isn't a number, or `at_end` or `on_error` isn't a bool. The returned function raises it
+        if its argument isn't a function with one parameter.
     """
     if callable(steps):
         raise TypeError(f"steps must be a number, got {steps!r}. Write @every(steps=100) above a function.")
@@ -222,11 +220,11 @@ class StopAtStepHook(Hook):
 
     Args:
       last_step: the global step after which the loop ends, including the steps of earlier runs; or
-      num_steps: number of steps to run, counted from the loop's start. Exactly one of the two.
+      num_steps: number of steps to run, counted from the loop's start. Pass exactly one of the two.
 
     Raises:
-      TypeError: `last_step` or `num_steps` isn't an integer.
-      ValueError: both or neither were given, or the given one is negative.
+      TypeError: If `last_step` or `num_steps` isn't an integer.
+      ValueError: If both or neither were given, or the given one is negative.
     """
 
     def __init__(self, last_step: int | None = None, num_steps: int | None = None) -> None:
@@ -249,7 +247,7 @@ class StopAtStepHook(Hook):
         self.reschedule(at_step=last_step)
         if loop.global_step >= last_step:
             _logger.info(
-                "Skipping training: the global step is %d already, and StopAtStepHook ends the loop at %d.",
+                "Skipping training: the global step is already %d, and StopAtStepHook ends the loop at %d.",
                 loop.global_step,
                 last_step,
             )
@@ -260,14 +258,14 @@ class StopAtStepHook(Hook):
 
 
 class TimeLimitHook(Hook):
-    """Stops the loop after a time, at the end of the step that is under way then.
+    """Stops the loop after a time limit, at the end of the current step.
 
     Args:
-      secs: seconds since the start of the loop, by a clock that can't be set.
+      secs: seconds since the start of the loop, measured by a monotonic clock.
 
     Raises:
-      ValueError: `secs` isn't positive.
-      TypeError: `secs` isn't a number.
+      ValueError: If `secs` isn't positive.
+      TypeError: If `secs` isn't a number.
     """
 
     def __init__(self, secs: float) -> None:
@@ -283,7 +281,7 @@ class TimeLimitHook(Hook):
 
 
 def stop_steps(hooks: Iterable[Any], first_step: int) -> list[int]:
-    """The global steps at which the `StopAtStepHook`s among hooks end a loop.
+    """Returns the global steps at which `StopAtStepHook`s end a loop.
 
     Args:
       hooks: the hooks.
@@ -304,8 +302,8 @@ class StopWhenHook(PeriodicHook):
       every_secs: seconds between two checks, or None.
 
     Raises:
-      TypeError: `condition` can't be called, or an interval isn't a number.
-      ValueError: an interval isn't positive.
+      TypeError: If `condition` can't be called, or an interval isn't a number.
+      ValueError: If an interval isn't positive.
     """
 
     def __init__(

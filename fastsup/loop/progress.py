@@ -18,17 +18,17 @@ class ProgressHook(PeriodicHook):
     In a terminal it shows a bar if rich is installed. Elsewhere it prints a line at intervals.
 
     Args:
-      total: global step at which the loop will end; None to take it from the loop's `max_steps` and its
-        `StopAtStepHook`s, if there are any.
+      total: global step at which the loop will end; None to use the loop's `max_steps` and its `StopAtStepHook`s,
+        if there are any.
       every_secs: seconds between two updates; None for 0.1 with a bar and 10 with lines.
       file: text stream; None for `sys.stderr`.
-      values: function that takes the result and returns a number, or a mapping of names to numbers, to show. None to
-        show the result if it is such itself.
+      values: function that takes the result and returns the number, or the mapping from names to numbers, to show. If
+        None, shows the result itself if it is a number or such a mapping.
 
     Raises:
-      ValueError: `every_secs` or `total` isn't positive.
-      TypeError: `every_secs` isn't a number, `total` isn't an integer, `file` isn't a stream, or `values`
-        can't be called.
+      ValueError: If `every_secs` or `total` isn't positive.
+      TypeError: If `every_secs` isn't a number, `total` isn't an integer, `file` isn't a stream, or `values` can't be
+        called.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ProgressHook(PeriodicHook):
         self._shown_step, self._shown_time = loop.global_step, time
 
     def on_evaluation(self, loop: Any, metrics: Mapping[str, float]) -> None:
-        """Shows the results of an evaluation from now on.
+        """Shows an evaluation's results from now on.
 
         Args:
           loop: the `StepLoop`.

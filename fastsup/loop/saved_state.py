@@ -1,11 +1,11 @@
-"""State that a checkpoint without TensorFlow saves: of arrays, modules, random generators, and plain Python.
+"""States in a checkpoint without TensorFlow: arrays, modules, random generators, and plain Python values.
 
-Nothing is pickled, so a checkpoint from elsewhere can't run code. A state becomes a text in JSON, and its arrays go to
-an `.npz` file, which NumPy reads. A state with tensors of PyTorch goes to a `.pt` file, which `torch.load` reads with
+Nothing is pickled, so a checkpoint from an untrusted source can't run code. A state is saved as JSON, and its arrays in
+an `.npz` file, which NumPy reads. A state with PyTorch tensors is saved in a `.pt` file, which `torch.load` reads with
 `weights_only=True`. The objects of a `tf.train.Checkpoint` are saved in TensorFlow's format.
 
 A restore has three parts: it reads all states, checks that arrays fit, and then sets them. Objects with a
-`load_state_dict`, and TensorFlow's, check for themselves when they are set.
+`load_state_dict`, and TensorFlow's objects, check their values themselves when they are set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastsup.loop.checkpoint_folder import NewCheckpoint
 
 __all__ = ["SavedState", "misfits_of", "state_of"]
 
-# As many misfits are listed.
+# Maximum number of misfits in a message.
 _LISTED = 20
 _LONGEST_NAME = 1000
 _DICTS: dict[str, type] = {
@@ -56,7 +56,7 @@ class SavedState:
         """Raises TypeError for a state that can't be saved."""
 
     def save(self, new: NewCheckpoint) -> Any:
-        """Writes the files of the state. Returns its part of the checkpoint's JSON text."""
+        """Writes the files of the state. Returns the state's part of the checkpoint's JSON text."""
         raise NotImplementedError
 
     def read(self, folder: str, saved: Any) -> Any:
@@ -64,23 +64,23 @@ class SavedState:
         raise NotImplementedError
 
     def misfits(self, value: Any, strict: bool) -> list[str]:
-        """What of a value that was read doesn't fit the program's state, a clause each."""
+        """Returns the differences between a saved value and the program's state, as one clause each."""
         return []
 
     def set(self, value: Any) -> None:
-        """Sets the state to a value that was read."""
+        """Sets the state to a saved value."""
         raise NotImplementedError
 
 
 def state_of(name: str, state: Any) -> SavedState:
-    """Finds the way to save a state.
+    """Returns the object that saves a state.
 
     Args:
       name: its name.
-      state: the program's argument.
+      state: the state, as the program passed it.
 
     Raises:
-      TypeError: there is no way.
+      TypeError: If the state can't be saved.
     """
     if _is_instance(state, "numpy", "ndarray") and not state.flags.writeable:
         raise TypeError(
@@ -95,7 +95,7 @@ def state_of(name: str, state: Any) -> SavedState:
         return _TensorFlowState(name, state)
     if _has_methods(state, "state_dict", "load_state_dict"):
         return _PairState(name, state.state_dict, state.load_state_dict)
-    if _has_methods(state, "getstate", "setstate"):  # The module `random`, and its generators.
+    if _has_methods(state, "getstate", "setstate"):  # The module `random` and its generators.
         return _PairState(name, state.getstate, state.setstate)
     if _is_instance(state, "numpy", "random.Generator"):
         return _PairState(name, lambda: state.bit_generator.state, lambda saved: _set_bits(state, saved))
@@ -118,7 +118,7 @@ def _is_tensorflows(state: Any) -> bool:
 
 
 def _brief(value: Any) -> str:
-    """A value for a message. An array may be large."""
+    """Returns a short text of a value, for a message. An array may be large."""
     return f"a {type(value).__name__}" if hasattr(value, "shape") else f"{value!r:.200}"
 
 
@@ -127,7 +127,7 @@ def _has_methods(value: Any, *names: str) -> bool:
 
 
 def _is_instance(value: Any, library: str, names: str) -> bool:
-    """Whether a value is of a class of a library, which a program with such a value has imported."""
+    """Returns True if a value is an instance of a class in a library that the program has imported."""
     found: Any = sys.modules.get(library)
     for name in names.split("."):
         found = getattr(found, name, None)
@@ -135,7 +135,7 @@ def _is_instance(value: Any, library: str, names: str) -> bool:
 
 
 def _is_mutable(value: Any) -> bool:
-    """Whether a restore can change the parts of a container."""
+    """Returns True if a restore can change the parts of a container."""
     if isinstance(value, MutableMapping | list | types.SimpleNamespace | collections.deque):
         return True
     return _is_dataclass(value) and not type(value).__dataclass_params__.frozen
@@ -150,7 +150,7 @@ def _set_bits(generator: Any, saved: Any) -> None:
 
 
 class _PairState(SavedState):
-    """State that one function returns and another one sets. Its structure may change from step to step."""
+    """A state that one function returns and another one sets. Its structure may change from step to step."""
 
     def __init__(self, name: str, get: Callable[[], Any], set_: Callable[[Any], Any]) -> None:
         super().__init__(name)
@@ -164,7 +164,7 @@ class _PairState(SavedState):
         return _save_value(self.name, self._get(), new)
 
     def read(self, folder: str, saved: Any) -> Any:
-        # Only some values need the program's own as an example, and to make it may cost a copy.
+        # Only some values need the program's value as a template, and creating that value may cost a copy.
         return _read_value(self.name, self._get, folder, saved)
 
     def set(self, value: Any) -> None:
@@ -172,7 +172,7 @@ class _PairState(SavedState):
 
 
 class _TreeState(SavedState):
-    """A container, or an array, whose parts are set in place."""
+    """A container or an array whose parts are set in place."""
 
     is_checked = True
 
@@ -220,7 +220,7 @@ class _TensorFlowState(SavedState):
         check_match(self._checkpoint, self._checkpoint.read(value), value)
 
 
-# The values of a state, as JSON and arrays.
+# Convert a state's values to JSON and arrays.
 
 
 def _check_savable(name: str, value: Any) -> None:
@@ -261,7 +261,7 @@ def _read_value(name: str, template: Callable[[], Any], folder: str, saved: Any)
 
 
 def _write_arrays(to: Any, arrays: dict[str, Any]) -> None:
-    """Writes an `.npz` file. `numpy.savez` takes no names such as "file"."""
+    """Writes an `.npz` file. `numpy.savez` doesn't accept names such as "file"."""
     import numpy as np
 
     with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -278,7 +278,7 @@ def _read_arrays(path: str) -> dict[str, Any]:
 
 
 def _as_numpy(leaf: Any) -> Any:
-    """A leaf as an array that every NumPy reads."""
+    """Converts a leaf to an array that every NumPy version reads."""
     import numpy as np
 
     if _is_key(leaf):
@@ -290,13 +290,13 @@ def _as_numpy(leaf: Any) -> Any:
 
 
 def _is_key(leaf: Any) -> bool:
-    """True for a typed key of `jax.random`."""
+    """Returns True for a typed key of `jax.random`."""
     jax: Any = sys.modules.get("jax")
     return jax is not None and isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _array_node(value: Any, path: str) -> dict[str, Any] | None:
-    """An array's entry in the JSON file, without its name in the `.npz` file; None if it isn't an array."""
+    """Returns an array's entry in the JSON file, without its name in the `.npz` file; None for another value."""
     if _is_instance(value, "jax", "Array"):
         if not value.is_fully_addressable:
             raise TypeError(
@@ -317,16 +317,16 @@ def _array_node(value: Any, path: str) -> dict[str, Any] | None:
 
 
 def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
-    """A value as JSON. Its arrays are added to `arrays`, by their names in the `.npz` file.
+    """Converts a value to JSON. Adds its arrays to `arrays`, by their names in the `.npz` file.
 
     Raises:
-      TypeError: the value can't be saved.
+      TypeError: If the value can't be saved.
     """
     node = _array_node(value, path)
     if node is not None:
-        # Of any path, a name that a zip file can have.
+        # Convert any path to a valid name in a zip file.
         key = "".join(letter if letter.isprintable() else "_" for letter in path)[:_LONGEST_NAME]
-        # numpy.load would take a name with this end for another array's file.
+        # numpy.load would treat a name with this ending as another array's file.
         while key in arrays or key.endswith(".npy"):
             key += "~"
         arrays[key] = value
@@ -348,7 +348,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
                 "state from them."
             )
         )
-        raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which isn't saved. {remedy}")
+        raise TypeError(f"{path} is {_brief(value)} of type {type(value).__name__}, which can't be saved. {remedy}")
     kind, items = parts
     encoded = [
         [_encode(name, f"a key of {path}", arrays) if kind in _DICTS else name, _encode(part, f"{path}/{name}", arrays)]
@@ -363,9 +363,9 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
 
 
 def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
-    """The kind of a container, and its parts by name; None if it isn't a container.
+    """Returns the kind of a container, and its parts by name; None for another value.
 
-    The kind "node" is for containers that can only be made again from one of the same type.
+    The kind "node" is for containers that can only be recreated from a container of the same type.
     """
     if isinstance(value, dict) and type(value) is _DICTS.get(type(value).__name__):
         return type(value).__name__, list(value.items())
@@ -387,7 +387,7 @@ def _parts(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
 
 
 def _jax_parts(value: Any) -> tuple[list[tuple[str, Any]], Any] | None:
-    """The parts, by name, of a container that is registered with JAX, and JAX's definition of it."""
+    """Returns the named parts of a container that is registered with JAX, and its JAX tree definition."""
     jax: Any = sys.modules.get("jax")
     if jax is None or value is None or jax.tree_util.all_leaves([value]):
         return None
@@ -409,10 +409,10 @@ def _has_nodes(tree: Any) -> bool:
 
 
 def _decode(tree: Any, arrays: dict[str, Any], template: Any, path: str) -> Any:
-    """Makes a value again. Changes nothing of the template, the program's value of that place.
+    """Recreates a value. Doesn't change the template, which is the program's value at that path.
 
     Raises:
-      ValueError: the template isn't of the type that it needs.
+      ValueError: If the template isn't of the required type.
     """
     if not isinstance(tree, dict):
         return tree
@@ -456,11 +456,11 @@ def _decode_array(node: dict[str, Any], array: Any, template: Any) -> Any:
         return array
     import jax
 
-    # On the devices on which the program has put it.
+    # Use the devices on which the program placed the array.
     made = jax.device_put(array, template.sharding if is_jax and getattr(template, "committed", True) else None)
     if not node.get("weak"):
         return made
-    # An array made of a Python number has a weak type, and keeps it if it is assigned to.
+    # An array made from a Python number has a weak type, and keeps it when it is assigned to.
     weak = jax.numpy.full(made.shape, type(made.dtype.type(0).item())(0))
     return weak.at[...].set(made) if weak.dtype == made.dtype else made
 
@@ -499,7 +499,7 @@ def _decode_node(tree: dict[str, Any], arrays: dict[str, Any], template: Any, pa
     if isinstance(template, tuple):
         return type(template)(*(values[name] for name in known))
     if isinstance(template, MutableMapping):
-        return values  # To be assigned to the template, part by part.
+        return values  # The parts are assigned to the template one by one.
     made = copy.copy(template)
     for name in known.keys() - values.keys():
         object.__delattr__(made, name)
@@ -508,7 +508,7 @@ def _decode_node(tree: dict[str, Any], arrays: dict[str, Any], template: Any, pa
     return made
 
 
-# Tensors of PyTorch.
+# PyTorch tensors.
 
 
 def _has_tensors(value: Any) -> bool:
@@ -521,7 +521,7 @@ def _has_tensors(value: Any) -> bool:
 
 
 def _check_tensors(name: str, value: Any) -> None:
-    """Refuses what `torch.load` wouldn't read without running code: the checkpoint couldn't be restored."""
+    """Refuses values that `torch.load` can't read without running code, because they couldn't be restored."""
     import torch
 
     if isinstance(value, torch.Tensor) or value is None or type(value) in (bool, int, float, complex, str, bytes):
@@ -542,7 +542,7 @@ def _check_tensors(name: str, value: Any) -> None:
         ) from error
 
 
-# A value that was read, in the place of the program's.
+# Compare saved values with the program's, and assign them.
 
 
 def _is_array(value: Any) -> bool:
@@ -557,10 +557,10 @@ def _has_arrays(value: Any) -> bool:
 
 
 def _misfits(template: Any, value: Any, path: str, strict: bool) -> Iterator[str]:
-    """What of a value doesn't fit the program's.
+    """Yields the differences between a saved value and the program's value.
 
-    Plain values may be others. Arrays must have the same names, shapes and types. Without `strict`, a container may
-    have other parts: the program has changed it since.
+    Plain values may differ. Arrays must have the same names, shapes and types. Without `strict`, a container may have
+    other parts, because the program may have changed it since the save.
     """
     if not (_has_arrays(template) or _has_arrays(value)):
         return
@@ -581,7 +581,7 @@ def _misfits(template: Any, value: Any, path: str, strict: bool) -> Iterator[str
             yield from _misfits(part, found[name], f"{path}/{name}", strict)
         elif strict:
             yield f"{path}/{name} isn't in the checkpoint"
-    # An empty container is one that the program fills.
+    # The program fills an empty container.
     if strict and known:
         yield from (f"{path}/{name} isn't in the program" for name in found if name not in known)
 
@@ -623,7 +623,7 @@ def _assign(template: Any, value: Any) -> Any:
 
 
 def misfits_of(states: list[tuple[SavedState, Any]], strict: bool) -> list[str]:
-    """What of the values that were read doesn't fit the program's states, a clause each, up to a number of them."""
+    """Returns the differences between saved values and the program's states, up to a limit, as one clause each."""
     found = [clause for state, value in states for clause in state.misfits(value, strict)]
     more = [f"{len(found) - _LISTED} more"] if len(found) > _LISTED else []
     return found[:_LISTED] + more

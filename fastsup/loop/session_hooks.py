@@ -1,7 +1,7 @@
-"""Hooks of sessions in a loop: `StepLoop` calls TensorFlow's `SessionRunHook`s around its steps.
+"""Session hooks in a loop: `StepLoop` calls TensorFlow's `SessionRunHook`s around its steps.
 
-These hooks fetch tensors from a session's graph. So they get a session whose graph has the global step and the step's
-results, by name, with the loop's current values.
+These hooks fetch tensors from a session's graph. The loop therefore gives them a session. Its graph contains the global
+step and the step's results by name, with the loop's current values.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _OF_GRAPHS = {
 
 
 def with_session_hooks(hooks: Any, step: Any) -> Any:
-    """The hooks of a loop, with all session hooks combined in one `SessionHooks` at the end.
+    """Returns the hooks of a loop, with all session hooks combined in one `SessionHooks` at the end.
 
-    The others may end the loop, and then no `before_run` is called for a coming step.
+    It comes last because other hooks may end the loop, and then no `before_run` is called for a further step.
 
     Args:
       hooks: `fastsup.core.Hook`s, capsules and `SessionRunHook`s.
       step: the step of the loop.
 
     Raises:
-      TypeError: a hook acts on a graph, which a loop doesn't have.
+      TypeError: If a hook acts on a graph, which a loop doesn't have.
     """
     if not isinstance(hooks, Iterable):
         return hooks  # The loop reports the mistake.
@@ -58,7 +58,7 @@ def checked_hooks(hooks: Iterable[Any]) -> list[Any]:
       hooks: `fastsup.core.Hook`s, capsules and `SessionRunHook`s.
 
     Raises:
-      TypeError: an object isn't a hook, or the hook acts on a graph, which a loop doesn't have.
+      TypeError: If an object isn't a hook, or the hook acts on a graph, which a loop doesn't have.
     """
     hooks = list(hooks)
     for place, hook in enumerate(hooks):
@@ -80,7 +80,7 @@ def _result_specs_of(step: Any) -> Callable[[], Any] | None:
 
 
 def _is_of_sessions(hook: Any) -> bool:
-    # A program with such a hook has imported TensorFlow.
+    # A program with a session hook has imported TensorFlow.
     module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")
     # An adapter around a loop hook counts as that loop hook.
     is_adapter = isinstance(getattr(hook, "loop_hook", None), LoopHook)
@@ -88,17 +88,17 @@ def _is_of_sessions(hook: Any) -> bool:
 
 
 class SessionHooks(Hook):
-    """Calls hooks of sessions in each step of a loop.
+    """Calls session hooks in each step of a loop.
 
     A step's `before_run` is called at the end of the previous step, or when the loop starts. `session.run` in a
     callback runs operations that the hook created in its `begin`.
 
     Args:
       hooks: the `SessionRunHook`s.
-      result_specs: function that returns the structure of a step's results, of `tf.TensorSpec`s; None if it is unknown.
+      result_specs: function that returns the `tf.TensorSpec`s of a step's results, in their structure; None if unknown.
 
     Raises:
-      ValueError: in `begin` and `after_step`: a hook feeds tensors.
+      ValueError: If a hook feeds tensors. Raised in `begin` and `after_step`.
     """
 
     def __init__(self, hooks: list[Any], result_specs: Callable[[], Any] | None) -> None:
@@ -108,7 +108,7 @@ class SessionHooks(Hook):
         self._value: Any = None
         self._coordinator: Any = None
         self._run: Any = None
-        # Pairs of a hook and its request for the coming step.
+        # Pairs of a hook and its request for the next step.
         self._requests: list[tuple[Any, Any]] = []
 
     def __repr__(self) -> str:
@@ -143,7 +143,7 @@ class SessionHooks(Hook):
                 hook.begin()
             initializers = tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
             graph.finalize()
-            # Inline: the operations take less time than a thread of the pool to start.
+            # Run inline, because the operations take less time than starting a pool thread.
             self._session = Session(graph=graph, executor="inline")
             self._run = self._session.run
             self._session.run = self._run_with_results
@@ -160,7 +160,7 @@ class SessionHooks(Hook):
 
         self._value = value
         if self._step != loop.global_step - 1:
-            self._move_to(loop.global_step - 1)  # The loop has recovered.
+            self._move_to(loop.global_step - 1)  # The loop recovered.
         wanted = {place: args.fetches for place, (_, args) in enumerate(self._requests) if args.fetches is not None}
         fetched = self._run(wanted, self._feeds()) if wanted else {}
         self._run(self._count_step)
@@ -216,7 +216,7 @@ class SessionHooks(Hook):
         return SessionRunContext(args, self._session)
 
     def _run_with_results(self, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`session.run` of a hook, with the last step's results."""
+        """Runs `session.run` of a hook, with the last step's results."""
         return self._run(fetches, {**self._feeds(), **(feed_dict or {})}, *args, **kwargs)
 
     def _feeds(self) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""The step loop of a training program: it resumes, recovers from preemptions, and succeeds on signals."""
+"""The step loop of a training program, with resuming, recovery from preemptions, and signal handling."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ _logger = logging.getLogger("fastsup")
 
 
 class StepLoop(fastsup.core.StepLoop):
-    """Calls a step function again and again, and hooks after the steps on which they are due.
+    """Calls a step function repeatedly, and calls hooks after the steps on which they are due.
 
     Extends `fastsup.core.StepLoop` with signals, recovery and compiled calls.
 
     Args:
-      step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
-      hooks: iterable of `Hook`; or capsules with functions in C; or hooks of sessions (`SessionRunHook`), which are
-        called in each step. If the step is `fastsup.bind` or `fastsup.bind_batches` of a `tf.function` or a
-        `fastsup.function` that returns a dict, they find a result by its key, as "loss:0".
-      max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit.
-        If the global step has reached it before the first step, no step is run.
-      initial_step: value of the global step before the first step, if nothing is resumed.
+      step: a callable without arguments, or a capsule with a C function. See `fastsup.core.StepLoop`.
+      hooks: iterable of `Hook`s, capsules with C functions, or session hooks (`SessionRunHook`), which are called in
+        each step. If the step is `fastsup.bind` or `fastsup.bind_batches` of a `tf.function` or a `fastsup.function`
+        that returns a dict, session hooks find a result by its key, such as "loss:0".
+      max_steps: the global step at which the loop ends, even after it resumed or recovered; or None for no limit. If
+        the global step is already there before the first step, no step is run.
+      initial_step: value of the global step before the first step, unless the loop resumes.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
       handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
-        that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None: if one of the hooks
-        is a `CheckpointHook` or a `Checkpoints`.
-      resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run`
+        that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None means True if one of
+        the hooks is a `CheckpointHook` or a `Checkpoints`.
+      resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` with a manager. When `run`
         starts, the newest intact checkpoint is restored, and the number at the end of its name becomes the global step.
       steps: number of steps by which the global step grows in this loop, instead of `max_steps`; None for no limit.
-        Steps that a recovery has lost are run again.
+        Steps that are lost in a recovery run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
         `jit_compile=True`) run all steps up to the next due hook in one compiled call, if a timing trial shows that
-        this is faster. "always": without a trial; a RuntimeError contains the reason if it isn't possible. "never": one
-        step after the other.
-      max_recoveries: number of failures in a row after which the loop gives up. A failure is a
-        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step, or an error of `recover_from`. The step is
-        called again: immediately, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest
-        checkpoint is restored before. None: no limit.
-      recover_from: a class of errors of the step, or a tuple of such classes, that are failures too, for steps that
-        aren't TensorFlow's: `ConnectionError`, `jax.errors.JaxRuntimeError`.
+        this is faster. "always" skips the trial; if compiled calls aren't possible, a RuntimeError contains the
+        reason. "never" runs one step per call.
+      max_recoveries: number of consecutive failures after which the loop gives up; None for no limit. A failure is a
+        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step, or an error in `recover_from`. The loop
+        calls the step again: immediately, then after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, it first
+        restores the newest checkpoint.
+      recover_from: a class of step errors, or a tuple of classes, that also count as failures, for steps without
+        TensorFlow: `ConnectionError`, `jax.errors.JaxRuntimeError`.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: `max_steps`, `steps` or `max_recoveries` is negative, `max_steps` and `steps` are both given, `fuse`
-        isn't one of its values, `recover_from` is given without `max_recoveries`, or `initial_step` doesn't lie between
-        0 and 2**62.
+      TypeError: If an argument is of the wrong type.
+      ValueError: If `max_steps`, `steps` or `max_recoveries` is negative, `max_steps` and `steps` are both given,
+        `fuse` is invalid, `recover_from` is given without `max_recoveries`, or `initial_step` doesn't lie
+        between 0 and 2**62.
     """
 
     def __init__(
@@ -125,20 +125,21 @@ class StepLoop(fastsup.core.StepLoop):
 
     @property
     def why_not_fused(self) -> str:
-        """Why many steps don't run in one call now. An empty string if they do."""
+        """The reason why steps don't currently run in one call; an empty string if they do."""
         return str(getattr(self._step, "why_not_fused", "" if self.fused else self._why_single))
 
     def run(self) -> Any:
         """Runs the loop until its end.
 
         Returns:
-          `result`: the value that the last step returned, or None if none was made.
+          `result`: the value that the last step returned, or None if no step ran.
 
         Raises:
-          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM ended the loop, after the hooks' `end`.
-          RuntimeError: a C function failed, the loop is already running, or no checkpoint can be read.
-          AssertionError: the newest checkpoint has no value for any object of `resume_from`.
-          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+          KeyboardInterrupt, SystemExit: If SIGINT or SIGTERM ended the loop, after the hooks' `end`.
+          RuntimeError: If a C function failed, the loop is already running, or no checkpoint can be read.
+          AssertionError: If the newest checkpoint has no value for any object of `resume_from`.
+          Exception: An error of the step function or of a hook. StopIteration from the step function ends the loop
+            instead.
         """
         if not self._handle_signals:
             return self._run()
@@ -179,7 +180,7 @@ class StepLoop(fastsup.core.StepLoop):
 
             if not (self._handle_signals and stop_signals.received()):
                 raise
-            # The program leaves with the exit code of the signal.
+            # The program exits with the signal's exit code.
             _logger.error("The loop ended with an error after the signal: %s", error, exc_info=error)
 
     def _restore(self) -> None:
@@ -197,7 +198,7 @@ class StepLoop(fastsup.core.StepLoop):
             self.restored_step = global_step
 
     def _recover(self, error: Exception) -> None:
-        """Waits, and restores the newest checkpoint. Raises the error if it isn't a preemption, or one too many."""
+        """Waits and restores the newest checkpoint. Raises the error if it isn't a preemption, or at the limit."""
         while True:
             self._wait_for_next_try(error)
             if self._manager is None or self.should_stop():

@@ -25,7 +25,7 @@ __all__ = ["train"]
 
 _logger = logging.getLogger("fastsup")
 
-# Of the summaries, and of the search for NaN.
+# Interval of the summaries and of the NaN check.
 _REPORT_STEPS = 100
 _EVALUATE_STEPS = 1000
 _DATA_REMEDY = (
@@ -53,52 +53,53 @@ def train(
     hooks: Iterable[Any] = (),
     progress: bool = True,
 ) -> StepLoop:
-    """Trains, with the hooks that training usually needs.
+    """Trains with the hooks that training usually needs.
 
         loop = train(step, batches, max_steps=10_000, states={"model": model, "optimizer": optimizer},
                      directory="model", evaluate=evaluate, metric="accuracy", mode="max", patience=5)
 
     - It resumes from the newest intact checkpoint in `directory`, and saves one every minute, at the end, and when
       SIGTERM or SIGINT ends the program. With a `metric`, the best one is also kept.
-    - With `patience`, it ends when the evaluations get no better. At the end, the best checkpoint in `directory` is
-      restored.
-    - The step's numbers, every 100 steps, and the evaluations' numbers are written to `directory/metrics.jsonl`, and
-      for TensorBoard if that is installed. A bar or lines show the progress.
-    - NaN in a number that the step returns is an error. It is checked every 100 steps, and before a checkpoint.
+    - With `patience`, it ends when the evaluations no longer improve. At the end, it restores the best checkpoint in
+      `directory`.
+    - It writes the step's numbers every 100 steps, and the evaluations' numbers, to `directory/metrics.jsonl`, and for
+      TensorBoard if that is installed. A bar or lines show the progress.
+    - NaN in a number that the step returns is an error. The check runs every 100 steps and before each checkpoint.
 
-    For anything else, make a `StepLoop` with the hooks that you want.
+    For other hooks or another order, create a `StepLoop`.
 
     Args:
-      step: the step function: of the next batch of `data`, or without arguments. A batch that is a tuple or a list
-        gives several arguments.
-      data: the batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, an iterable, or a function of the number of the
-        epoch that returns one. An iterable that can be iterated several times, such as a list or a PyTorch DataLoader,
-        is repeated for all `epochs`, or until `max_steps`. The position of data with `state_dict` and
-        `load_state_dict`, or of data that `Epochs` accepts, is saved with the states.
+      step: the step function, which takes the next batch of `data`, or no argument without `data`. A tuple or list
+        batch is passed as several arguments.
+      data: the batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, an iterable, or a function that takes the
+        epoch's number and returns an iterable. An iterable that can be iterated several times, such as a list or a
+        PyTorch DataLoader, is repeated for all `epochs`, or until `max_steps`. The position of data with `state_dict`
+        and `load_state_dict`, or of data that `Epochs` accepts, is saved with the states.
       max_steps: the global step at which the loop ends; None for the end of the data.
-      epochs: number of passes through the data. None: one, or with `max_steps` no limit.
-      states: what `Checkpoints` saves and restores, by name.
-      directory: where checkpoints and metrics go; None to save nothing.
+      epochs: number of passes through the data. None means one pass, or no limit with `max_steps`.
+      states: dictionary from names to the states that `Checkpoints` saves and restores.
+      directory: folder for checkpoints and metrics; None to save nothing.
       save_secs: seconds between two checkpoints. If the process is killed, it loses the steps since the last one.
-      evaluate: function without arguments, or of the loop, that returns a number or a mapping of names to numbers.
-      evaluate_steps: number of steps between two evaluations; None for each epoch, if the data has a length, or else
-        1,000 steps.
-      metric: name of the number of the evaluation by which checkpoints are the best.
+      evaluate: function without arguments, or with the loop as its argument, that returns a number or a mapping from
+        names to numbers.
+      evaluate_steps: number of steps between two evaluations; None for one per epoch if the data has a length, and
+        otherwise one per 1,000 steps.
+      metric: name of the evaluation's number that selects the best checkpoints.
       mode: "max" if a larger number is better, "min" if a smaller one is.
-      keep_best: number of the best checkpoints that stay.
-      patience: number of evaluations in a row without a better result after which the loop ends; None for no such end.
+      keep_best: number of the best checkpoints to keep.
+      patience: number of consecutive evaluations without an improvement after which the loop ends; None for no limit.
       hooks: more hooks. They are called after the evaluation, and before a checkpoint is saved. To write the numbers
         elsewhere or more often, pass a hook that does so: `hooks=[SummaryHook(CsvWriter("metrics.csv"), 10)]`.
-      progress: whether the progress is shown.
+      progress: whether to show the progress.
 
     Returns:
       The finished `StepLoop`, with `result`, `global_step`, `restored_step` and `evaluation`. With `patience`, the
-      states are the best checkpoint's, but these attributes are the last step's.
+      states come from the best checkpoint, but these attributes from the last step.
 
     Raises:
-      TypeError: an argument is of the wrong type.
-      ValueError: an argument that another one requires is missing, or has an invalid value.
-      Exception: an error of the step function, of a hook, or of a restore.
+      TypeError: If an argument is of the wrong type.
+      ValueError: If an argument has an invalid value, or requires another argument that is missing.
+      Exception: An error of the step function, of a hook, or of a restore.
     """
     check_flag(progress=progress)
     for name, value, kind, what in (
@@ -141,7 +142,7 @@ def train(
             ready.append(EvaluateHook(evaluate, every_epochs=1))
         else:
             ready.append(EvaluateHook(evaluate, _EVALUATE_STEPS if evaluate_steps is None else evaluate_steps))
-    # What the program's hooks change, a learning rate for example, is in the checkpoint of that step.
+    # A step's checkpoint includes the changes of the program's hooks, for example to the learning rate.
     ready += hooks
     ready += [] if saver is None else [saver]
     ready += [ProgressHook(values=values)] if progress else []
@@ -156,22 +157,22 @@ def train(
     if max_steps is not None and not loop.should_stop():
         remedy = "pass a list or a function of the epoch's number as data" if epochs is None else "pass more epochs"
         _logger.warning(
-            "The data has ended at global step %d, before max_steps=%d. To repeat it, %s.",
+            "The data ended at global step %d, before max_steps=%d. To repeat it, %s.",
             loop.global_step,
             max_steps,
             remedy,
         )
     elif max_steps is None and loop.restored_step is not None and not loop.steps:
         _logger.warning(
-            "No step was run: the checkpoint of global step %d is at the end of the data. To train on, pass "
-            "more epochs.",
+            "No step was run: the checkpoint of global step %d is at the end of the data. To continue "
+            "training, pass more epochs.",
             loop.restored_step,
         )
     return loop
 
 
 class _NumbersOfSteps:
-    """The numbers in the results of steps. Warns once of a result without any."""
+    """The numbers in the steps' results. Warns once about a result without numbers."""
 
     def __init__(self) -> None:
         self._warned = False
@@ -189,7 +190,7 @@ class _NumbersOfSteps:
 
 
 class _GuardedCheckpoints(Checkpoints):
-    """Saves no state after a step whose result has NaN.
+    """Checkpoints that save no state after a step whose result contains NaN.
 
     Args:
       guard: the hook that raises the error.
@@ -207,7 +208,7 @@ class _GuardedCheckpoints(Checkpoints):
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
-    """Refuses an argument that was passed without another one."""
+    """Refuses an argument that was passed without the argument that it requires."""
     for name, (value, other, other_name) in arguments.items():
         if value is not None and other is None:
             raise ValueError(f"{name}={value!r:.200} needs {other_name}. Pass both, or neither.")
@@ -216,7 +217,7 @@ def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
 def _with_data(
     step: Any, data: Any, max_steps: int | None, epochs: int | None, states: dict[str, Any]
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
-    """The step with its batches, and the states with the position in the data, if that can be saved."""
+    """Returns the step with its batches, and the states with the position in the data if it can be saved."""
     if data is None:
         if callable(step):
             check_step_function(step, _DATA_REMEDY)
@@ -229,7 +230,7 @@ def _with_data(
     if (rows and all(rows) and len(set(rows)) == 1) or hasattr(data, "shape"):
         kind, part = (f"a tuple of {len(rows)} arrays", "array") if rows else ("an array", "row")
         _logger.warning(
-            "data is %s, and each %s is taken for a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
+            "data is %s, and each %s is treated as a batch. For batches of rows pass fastsup.ArrayBatches(data, 32).",
             kind,
             part,
         )

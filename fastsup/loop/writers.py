@@ -20,12 +20,12 @@ class _LinesWriter:
     """Appends a line of text for each number.
 
     Args:
-      path: the file. Its directory is made if it doesn't exist. If a process was killed while it wrote the last line,
-        that is cut off.
+      path: the file. Its directory is created if it doesn't exist. If a process was killed while it wrote the last
+        line, the incomplete line is removed.
 
     Raises:
-      TypeError: `path` isn't a path.
-      OSError: the file can't be written.
+      TypeError: If `path` isn't a path.
+      OSError: If the file can't be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -49,7 +49,7 @@ class _LinesWriter:
           step: the global step.
 
         Raises:
-          OSError: the file can't be written.
+          OSError: If the file can't be written.
         """
         self._write(self._line(name, float(value), int(step), time.time()))
 
@@ -60,7 +60,7 @@ class _LinesWriter:
     def _write(self, text: str) -> None:
         data = text.encode()
         with naming(self.path):
-            # On a full disk, a part may be written. The next try raises the error.
+            # On a full disk, a part may be written. The next attempt raises the error.
             while data:
                 data = data[self._file.write(data) :]
 
@@ -90,18 +90,18 @@ def _cut_unfinished_line(path: str) -> None:
 
 
 class JsonLinesWriter(_LinesWriter):
-    """Writes a JSON object a line, with "step", "time" (seconds since 1970), "name" and "value".
+    """Writes one JSON object per line, with "step", "time" (seconds since 1970), "name" and "value".
 
         SummaryHook(JsonLinesWriter("metrics.jsonl"), every_steps=100)
 
-    A loop that resumes from a checkpoint appends to the file. Of two lines with one step and name, the later one
-    counts. A value that is NaN or infinite is a text, since JSON has no such number.
+    A loop that resumes from a checkpoint appends to the file. Of two lines with the same step and name, the later
+    one counts. NaN and infinite values are strings, because JSON has no such numbers.
 
     Args:
-      path: the file. Its directory is made if it doesn't exist.
+      path: the file. Its directory is created if it doesn't exist.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
 
     def _line(self, name: str, value: float, step: int, now: float) -> str:
@@ -114,14 +114,14 @@ class CsvWriter(_LinesWriter):
 
         SummaryHook(CsvWriter("metrics.csv"), every_steps=100)
 
-    A loop that resumes from a checkpoint appends to the file. Of two lines with one step and name, the later one
-    counts.
+    A loop that resumes from a checkpoint appends to the file. Of two lines with the same step and name, the later
+    one counts.
 
     Args:
-      path: the file. Its directory is made if it doesn't exist.
+      path: the file. Its directory is created if it doesn't exist.
 
     Raises:
-      OSError: the file can't be written.
+      OSError: If the file can't be written.
     """
 
     def _header(self) -> str:
@@ -134,17 +134,17 @@ class CsvWriter(_LinesWriter):
 
 
 class TensorBoardWriter:
-    """Writes an event file for TensorBoard, by the package tensorboard: it needs no TensorFlow.
+    """Writes an event file for TensorBoard with the package tensorboard. Needs no TensorFlow.
 
         SummaryHook(TensorBoardWriter("logs"), every_steps=100)
 
     Args:
-      directory: where the file goes. It is made if it doesn't exist.
+      directory: folder for the file. It is created if it doesn't exist.
 
     Raises:
-      TypeError: `directory` isn't a path.
-      ImportError: the package tensorboard isn't installed.
-      OSError: the file can't be written.
+      TypeError: If `directory` isn't a path.
+      ImportError: If the package tensorboard isn't installed.
+      OSError: If the file can't be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -178,7 +178,7 @@ class TensorBoardWriter:
           step: the global step.
 
         Raises:
-          OSError: the file can't be written.
+          OSError: If the file can't be written.
         """
         number = self._summary.Value(tag=name, simple_value=float(value))
         self._write(step=int(step), summary=self._summary(value=[number]))

@@ -2,7 +2,7 @@ from cpython.object cimport PyObject
 from cython cimport final
 
 
-# As in TensorFlow's C API, tensorflow/c/tf_buffer.h.
+# The struct in TensorFlow's C API, tensorflow/c/tf_buffer.h.
 cdef struct TF_Buffer:
     const void* data
     size_t length
@@ -11,7 +11,7 @@ cdef struct TF_Buffer:
 
 
 cdef inline void empty_buffer(TF_Buffer* buffer) noexcept:
-    """Makes a buffer as good as new: the runtime refuses one that isn't empty."""
+    """Empties a buffer, because the runtime refuses a buffer that isn't empty."""
     if buffer.data is not NULL:
         buffer.data_deallocator(<void*> buffer.data, buffer.length)
         buffer.data = NULL
@@ -28,7 +28,7 @@ cdef class SessionLifetime:
     cdef public bint open
     # Handles of callables that are no longer referenced.
     cdef list unused
-    # How many callables are still referenced, and an estimate of the memory that they take.
+    # The number of referenced callables, and an estimate of their memory.
     cdef Py_ssize_t callables
     cdef readonly Py_ssize_t callable_bytes
 
@@ -41,11 +41,11 @@ cdef class CompiledCallable:
     cdef object handle
     cdef SessionLifetime lifetime
     cdef object function
-    # What the runtime writes a run's unwanted metadata to; and whether no run has it now.
+    # The buffer for a run's unwanted metadata; and whether no run is using it.
     cdef object metadata
     cdef TF_Buffer* metadata_seen
     cdef bint metadata_is_free
-    # Of a run without feeds that has it, and of one that hasn't.
+    # The arguments of a run without feeds, with the metadata buffer and without it.
     cdef tuple arguments
     cdef tuple arguments_without
     cdef readonly bytes options
@@ -56,13 +56,13 @@ cdef class CompiledCallable:
 cdef list own_values(list values)
 cdef Py_ssize_t bytes_to_copy(list values) except -1
 
-# What every step passes through is compiled into the modules that run steps: the code of another one, in other pages of
-# memory, is cold again after each step.
+# These functions are inlined into the modules that run steps. Code in another module's memory pages would be out of the
+# cache again after each step.
 
 cdef inline list views_from(CompiledCallable compiled, tuple feeds):
-    """Computes the fetches: a list of NumPy values, in the order of the options. They may show the runtime's memory."""
+    """Computes the fetches, a list of NumPy values in the order of the options. They may share the runtime's memory."""
     if not compiled.metadata_is_free:
-        # Another thread runs it, or what it runs does.
+        # Another thread is running this callable, or the callable runs itself.
         if feeds is None:
             return PyObject_Call(compiled.function, compiled.arguments_without, NULL)
         return PyObject_Call(compiled.function, (compiled.session_handle, compiled.handle, feeds, None), NULL)
@@ -79,6 +79,6 @@ cdef inline list views_from(CompiledCallable compiled, tuple feeds):
 
 
 cdef inline list values_from(CompiledCallable compiled, tuple feeds):
-    """The same, with arrays that are the caller's own."""
+    """Computes the fetches, as arrays that belong to the caller."""
     cdef list values = views_from(compiled, feeds)
     return own_values(values) if len(values) > 0 else values

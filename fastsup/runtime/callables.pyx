@@ -1,4 +1,4 @@
-"""Callables of the C++ session: what runs a plan, and how long it lives."""
+"""Callables of the C++ session, which run plans, and their lifetime."""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -15,28 +15,28 @@ from tensorflow.python.framework import versions
 from fastsup.common.interpreter_end import no_interpreter_exit
 from fastsup.common.versions import unsupported_reason
 
-# TensorFlow's runtime is called through pybind11, which takes objects of its classes as they are. Of None's type it asks
-# for an attribute that another module's binding would have, and each time an AttributeError is made, with its text, and
-# dropped: a fifth of a small step. So runs get a buffer, which is emptied after each of them.
+# TensorFlow's runtime is called through pybind11, which accepts objects of its classes unchanged. For None, it looks up
+# an attribute that another module's binding would have. Each look-up creates and drops an AttributeError with its text,
+# which takes a fifth of a small step. Runs therefore get a buffer, which is emptied after each run.
 #
-# A buffer has to be emptied in C, which means looking into pybind11's object for it. With versions of TensorFlow that
-# weren't tried, and where the object isn't laid out as it has been since pybind11 2.2, runs get None.
+# A buffer must be emptied in C, through the memory of its pybind11 object. With untested TensorFlow versions, or if the
+# object's layout differs from the layout since pybind11 2.2, runs get None.
 
 cdef struct Instance:
     PyObject head
-    # The object in C++, and what owns it there.
+    # The C++ object, and its C++ holder.
     void* value
     void* holder[2]
     PyObject* weak_references
     unsigned int flags
 
 
-# Those that no callable has now. There is nothing in a buffer that belongs to a session.
+# Buffers that no callable is using. A buffer contains nothing that belongs to a session.
 cdef list free_buffers = []
 
 
 cdef bint is_laid_out_as_known() except -1:
-    """Whether a buffer can be found in pybind11's object for it."""
+    """Returns True if the buffer can be found in its pybind11 object."""
     cdef bytes text = b"fastsup looks for this"
     cdef TF_Buffer* found
     buffer = pywrap_tf_session.TF_NewBufferFromString(text)
@@ -58,26 +58,26 @@ cdef bint layout_is_known = not unsupported_reason(versions.__version__) and is_
 
 
 cdef object take_buffer():
-    """What to pass to the runtime: an empty buffer, to be given back; or None."""
+    """Returns the argument for the runtime: an empty buffer, to be given back; or None."""
     if not layout_is_known:
         return None
     return free_buffers.pop() if free_buffers else pywrap_tf_session.TF_NewBuffer()
 
 
 cdef int give_back(object buffer) except -1:
-    """Takes back what `take_buffer` has returned."""
+    """Takes back the result of `take_buffer`."""
     if buffer is not None:
         free_buffers.append(buffer)
     return 0
 
 
 cdef TF_Buffer* seen_in(object buffer) noexcept:
-    """The buffer itself; NULL of None."""
+    """Returns the buffer itself; NULL for None."""
     return NULL if buffer is None else <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
 
 
 def passes_buffers():
-    """Whether runs get a buffer, and not None."""
+    """Returns True if runs get a buffer instead of None."""
     return layout_is_known
 
 
@@ -88,8 +88,7 @@ cdef object copy_array = numpy.ndarray.copy
 
 
 cdef list own_values(list values):
-    """The same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
-    well."""
+    """Copies the values that share the runtime's memory, because a later step or the caller may write there."""
     cdef Py_ssize_t i
     for i in range(len(values)):
         if type(values[i]) is ndarray and values[i].base is not None:
@@ -98,7 +97,7 @@ cdef list own_values(list values):
 
 
 cdef Py_ssize_t bytes_to_copy(list values) except -1:
-    """How much `own_values` will copy."""
+    """Returns the number of bytes that `own_values` will copy."""
     cdef Py_ssize_t size = 0
     for value in values:
         if type(value) is ndarray and value.base is not None:
@@ -108,8 +107,8 @@ cdef Py_ssize_t bytes_to_copy(list values) except -1:
 
 @cython.no_gc
 cdef class SessionLifetime:
-    """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
-    refer to each other."""
+    """Whether a session is open, and the handles that it must release. The session and its callables share this object,
+    so that they don't refer to each other."""
 
     def __cinit__(self):
         self.open = True
@@ -118,8 +117,8 @@ cdef class SessionLifetime:
     cdef int release_unused(self, object session_handle) except -1:
         """Releases callables that are no longer referenced.
 
-        Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
-        dropped by.
+        Dropping the last reference doesn't release the callable, because releasing lets other threads run, in the
+        middle of the assignment.
         """
         if self.open and self.unused:
             with no_interpreter_exit:
@@ -130,13 +129,13 @@ cdef class SessionLifetime:
 
 @cython.no_gc_clear
 cdef class CompiledCallable:
-    """A callable of the C++ session. To be released after its last reference, unless its session was closed before.
+    """A callable of the C++ session. Release it after its last reference is dropped, unless the session is closed.
 
     Args:
       session_handle: the C++ session.
       lifetime: whether the session is open.
       options: CallableOptions, serialized.
-      size: an estimate of the memory that it takes, in bytes.
+      size: an estimate of its memory, in bytes.
     """
 
     def __init__(self, session_handle, lifetime, options, size=0):
@@ -146,7 +145,7 @@ cdef class CompiledCallable:
         self.size = size
         started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
-        # First, because another thread may request room in the meantime.
+        # Count the memory first, because another thread may request room in the meantime.
         self.lifetime.callables += 1
         self.lifetime.callable_bytes += self.size
         try:

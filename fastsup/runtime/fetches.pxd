@@ -1,4 +1,4 @@
-# The kinds of graph element that a plan may be made for: ELEMENT_TYPES.
+# The kinds of graph elements that a plan may fetch: ELEMENT_TYPES.
 cdef frozenset element_types
 
 cdef list stored_attributes(object fetch)

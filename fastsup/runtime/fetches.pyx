@@ -1,4 +1,4 @@
-"""Fetches: how the runtime's values become a result, and the key that tells one set of fetches from another."""
+"""Fetches: builds a result from the runtime's values, and the key that identifies a set of fetches."""
 
 from cpython.object cimport PyObject
 
@@ -19,23 +19,24 @@ cdef object plain_lookup = object.__getattribute__
 
 
 cdef list stored_attributes(object fetch):
-    """The attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
+    """Returns the (name, value) pairs of an attrs instance that TensorFlow's session would fetch.
 
-    None for anything else, and where the attributes don't say what the session fetches: code of the class may compute one
-    again each time, one has no value, or the class can't be called with their values in their order.
+    Returns None for another object, and if the stored attributes may differ from the session's fetches: code of the
+    class may compute an attribute each time, an attribute may have no value, or the class may not accept the values
+    in their order.
     """
     cdef object kind = type(fetch)
     cdef list attributes = []
     fields = getattr(kind, "__attrs_attrs__", None)
     if fields is None or kind.__getattribute__ is not plain_lookup:
         return None
-    # In a separate test: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
+    # Test Mapping separately: in a tuple with built-in classes, Cython 3.3 doesn't check for an error of such a class.
     if isinstance(fetch, (list, tuple)) or isinstance(fetch, Mapping):
         return None
     try:
         for field in fields:
             name = field.name
-            # A slot, or nothing in the class and the value in the instance.
+            # Accept a slot, or an attribute that only the instance has.
             place = getattr(kind, name, None)
             if not field.init or field.kw_only or not (place is None or type(place) is MemberDescriptorType):
                 return None
@@ -46,9 +47,9 @@ cdef list stored_attributes(object fetch):
 
 
 cdef class Fetch:
-    """A fetch without a value, as an operation is; base of the others.
+    """A fetch without a value, such as an operation. Base class of the other fetches.
 
-    `calls_program`: whether `build` calls code of the program, which may raise.
+    `calls_program` is True if `build` calls the program's code, which may raise.
     """
 
     cdef object build(self, list values):
@@ -68,7 +69,7 @@ cdef class FetchOne(Fetch):
 
 
 cdef class FetchContracted(Fetch):
-    """What several tensors stand for (a SparseTensor, say), put together by TensorFlow's registered function."""
+    """An element of several tensors, such as a SparseTensor, which TensorFlow's registered function builds."""
 
     cdef tuple indices
     cdef object contract
@@ -105,7 +106,7 @@ cdef class FetchTuple(FetchList):
 
 
 cdef bint is_plain_named_tuple(object kind) except -1:
-    """Whether a class of named tuples makes its instances as `collections.namedtuple` does, without code of the program."""
+    """Returns True if a named tuple class has the constructor of `collections.namedtuple`, not the program's own."""
     module = getattr(kind.__new__, "__module__", None)
     return type(kind) is type and kind.__init__ is object.__init__ and str(module).startswith("namedtuple_")
 
@@ -123,7 +124,7 @@ cdef class FetchNamedTuple(FetchList):
 
 
 cdef class FetchAttributes(FetchNamedTuple):
-    """An instance of a class made by attrs, whose `__init__` has converters and validators of the program."""
+    """An attrs instance. Its class's `__init__` runs the program's converters and validators."""
 
     def __init__(self, type, items):
         FetchNamedTuple.__init__(self, type, items)
@@ -145,7 +146,7 @@ cdef class FetchDict(FetchList):
         return result
 
 
-# The kinds of graph element that a plan may be made for: immutable, and always standing for the same tensors.
+# The kinds of graph elements that a plan may fetch. They are immutable and always represent the same tensors.
 ELEMENT_TYPES = frozenset(
     {
         ops.Operation,
@@ -153,7 +154,7 @@ ELEMENT_TYPES = frozenset(
         getattr(ops, "SymbolicTensor", tensor.Tensor),
         ref_variable.RefVariable,
         resource_variable_ops.ResourceVariable,
-        # What assign() and assign_add() return: read after the assignment when it is fetched.
+        # The result of assign() and assign_add(). A fetch reads the variable after the assignment.
         getattr(resource_variable_ops, "_UnreadVariable", resource_variable_ops.ResourceVariable),
         sparse_tensor.SparseTensor,
         indexed_slices.IndexedSlices,
@@ -163,13 +164,13 @@ ELEMENT_TYPES = frozenset(
 
 
 def structure_of(fetches, graph, position, leaves):
-    """The structure of `fetches`, which `Session.run`'s own resolution has accepted.
+    """Returns the structure of `fetches`, which `Session.run` has already accepted.
 
     Args:
       fetches: graph elements, names, and nested lists, tuples, named tuples, dictionaries and attrs objects of them.
       graph: the graph they belong to.
-      position: for the id of each tensor, its place among the values that the runtime returns.
-      leaves: what is found at the leaves, and the keys of dictionaries, is appended here.
+      position: dictionary from a tensor's id to its index in the runtime's values.
+      leaves: list to which the leaves and the dictionaries' keys are appended.
     """
     if isinstance(fetches, (list, tuple)):
         items = [structure_of(fetch, graph, position, leaves) for fetch in fetches]
@@ -201,9 +202,9 @@ cdef frozenset element_types = ELEMENT_TYPES
 
 
 cdef bint add_to_key(list key, object fetch) except -1:
-    """Appends what identifies a fetch structure. False if that can't be said in a key, and so can't be cached.
+    """Appends the key of a fetch structure. Returns False if no key can identify it, so that it can't be cached.
 
-    Graph elements never change what they stand for and are named by address; the plan keeps them alive.
+    Graph elements always represent the same tensors, so a key contains their address. The plan keeps them alive.
     """
     cdef object kind = type(fetch)
     if kind in element_types:
@@ -212,7 +213,7 @@ cdef bint add_to_key(list key, object fetch) except -1:
     if kind is str:
         key.append(fetch)
         return True
-    # A structure may contain itself.
+    # Guard against a structure that contains itself.
     Py_EnterRecursiveCall(" in the fetches of a run")
     try:
         return add_parts_to_key(key, kind, fetch)
@@ -221,7 +222,7 @@ cdef bint add_to_key(list key, object fetch) except -1:
 
 
 cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
-    """The same for a structure of fetches, of this type."""
+    """Appends the key of a structure of fetches of this type."""
     cdef list attributes
     if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
         key.append(kind)
@@ -235,7 +236,8 @@ cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
         key.append(len(<dict> fetch))
         for name, item in (<dict> fetch).items():
             if type(name) is not str:
-                # Other keys can be equal without being the same (1 and True), and a result has its own fetch's keys.
+                # Other keys can be equal without being identical (1 and True), but a result must have the keys of its
+                # own fetch.
                 key.append(type(name))
                 if type(name) in element_types:
                     name = <size_t> <PyObject*> name

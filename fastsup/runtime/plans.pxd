@@ -8,7 +8,7 @@ from fastsup.runtime.fetches cimport Fetch
 @final
 cdef class FeedSlot:
     cdef readonly object tensor
-    # The key of the feed dictionary, and which of the callable's feeds it is.
+    # The key in the feed dictionary, and the index among the callable's feeds.
     cdef object key
     cdef Py_ssize_t place
     cdef object dtype
@@ -17,7 +17,7 @@ cdef class FeedSlot:
     cdef tuple dims
     cdef bint exact_shape
     cdef double largest_int
-    # The most rows that don't make another step of it, where shapes may differ; and whether more have been fed.
+    # If shapes may differ: the largest number of rows that counts as the same step; and whether more were fed.
     cdef Py_ssize_t rows_tried
     cdef bint has_grown
 
@@ -29,41 +29,40 @@ cdef class FeedSlot:
 cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds
-    # The same slots in the order of the last feed dictionary, and by what the plan's key has for each key of a feed.
+    # The same slots in the order of the last feed dictionary, and by the feed's entry in the plan's key.
     cdef readonly tuple feed_order
     cdef dict slots_by_key
-    # Whether the result holds values that are fed.
+    # Whether the result contains fed values.
     cdef bint returns_feeds
     cdef readonly tuple elements
     cdef readonly object pinned
-    # CallableOptions, serialised, and an estimate of the bytes of what is compiled of them; 0 until that is known.
+    # CallableOptions, serialized, and an estimate of the bytes of the compiled callable; 0 while unknown.
     cdef readonly bytes options
     cdef readonly Py_ssize_t size
     # Whether the callable may be released before the session is closed.
     cdef readonly bint is_releasable
-    # None if the plan has only been looked at; or if TensorFlow's own executors run it, by `session_run`.
+    # None if the plan was only analyzed, or if TensorFlow's own executors run it through `session_run`.
     cdef readonly CompiledCallable callable
-    # How many runs are left until one is watched; 0 where every one is.
+    # Number of runs until the next watched run; 0 if every run is watched.
     cdef int64_t unwatched_runs
     cdef readonly object trial
-    # What makes large results cheaper, and whether results are looked at for that. The replacement that runs the plan
-    # instead of the callable, or None. A plan that can be run has one of both, at each moment at which another thread
-    # may look.
+    # The object that makes large results cheaper; the replacement for the callable, or None; and whether the size of
+    # results is watched. Whenever another thread may read a plan that can run, it has a callable or a replacement.
     cdef object large_results
     cdef object session_run
     cdef bint watches_results
     cdef int64_t look_distance
     # The run's access to variables: a VariableAccess.
     cdef readonly int access
-    # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when it is first read.
+    # The run's increment of the global step; negative if unknown. Set when it is first read.
     cdef int64_t step_delta
     cdef bint step_delta_known
-    # What of the global step is fed, as StepCount.fed_of says; below 0 unknown, until a run needs it.
+    # The fed parts of the global step, from StepCount.fed_of; negative until a run needs them.
     cdef int step_fed
     cdef uint64_t last_used
-    # What to know the same fetches by, where that is easily done: one element or a list of them.
+    # The fetches by which the plan is recognized, if they are one element or a list of elements.
     cdef object cached_fetches
-    # The plan of the same run that fetches more, and what that is: for hooks.
+    # The plan of the same run with additional fetches for hooks, and these fetches.
     cdef Plan augmented
     cdef list extra_fetches
 
@@ -78,7 +77,7 @@ cdef object key_of_feed(object feed)
 
 
 cdef inline list call_plan(Plan plan, tuple feeds):
-    """Computes what a plan fetches, from the arrays to feed, or None if it has none."""
+    """Computes a plan's fetches from the fed arrays, or from None without feeds."""
     if plan.unwatched_runs > 0:
         plan.unwatched_runs -= 1
         return values_from(plan.callable, feeds)
@@ -90,18 +89,19 @@ cdef class PlanCache:
     cdef object graph
     cdef object session_handle
     cdef SessionLifetime lifetime
-    # By what identifies the fetches and feeds. Another dictionary once the plans have been dropped.
+    # The plans, by the key of their fetches and feeds. Dropping the plans replaces the dictionary.
     cdef dict plans
-    # By their options, the callables that live as long as the session.
+    # The callables that live as long as the session, by their options.
     cdef dict kept
     cdef Py_ssize_t max_bytes
     cdef Py_ssize_t max_plans
     cdef uint64_t stale_rounds
-    # Counts the look-ups: the time of `Plan.last_used`. And when a callable, or a plan, may be replaced at the earliest.
+    # The number of look-ups, which is the clock of `Plan.last_used`; and the earliest times at which a callable or a
+    # plan may be replaced.
     cdef uint64_t clock
     cdef uint64_t callables_full_until
     cdef uint64_t plans_full_until
-    # Runs by TensorFlow's own executors, because the limit of callables was reached.
+    # Number of runs by TensorFlow's own executors, because the limit of callables was reached.
     cdef uint64_t left_runs
 
     cdef bint is_stale(self, uint64_t last_used) noexcept
@@ -119,15 +119,15 @@ cdef class PlanFinder:
     cdef PlanCache cache
     cdef SessionLifetime lifetime
     cdef object maker
-    # Look-ups of compiled combinations, and the other look-ups.
+    # Numbers of look-ups of compiled combinations, and of other look-ups.
     cdef uint64_t hits
     cdef uint64_t misses
 
-    # The plan looked up last: most loops run only that one.
+    # The last plan that was looked up. Most loops run only this plan.
     cdef Plan last_plan
     cdef list other_plans
 
-    # The conditions under which a plan was created. When one of these changes, plans are made again.
+    # The conditions under which a plan was created. When a condition changes, plans are created again.
     cdef object graph
     cdef uint64_t graph_version
     cdef dict names_in_use

@@ -1,6 +1,6 @@
-"""Run plans: combinations of fetches and feeds, resolved once, each with the runtime's callable that computes it.
+"""Run plans: combinations of fetches and feeds that are resolved once, each with the runtime's callable for it.
 
-PlanFinder finds the plan of a run. PlanCache limits how many are kept compiled.
+PlanFinder finds the plan of a run. PlanCache limits the number of compiled plans.
 """
 
 from cpython.object cimport PyObject
@@ -25,10 +25,10 @@ cdef object generic = numpy.generic
 
 cdef Py_ssize_t LARGE_RESULTS_BYTES = _LARGE_RESULTS_BYTES
 cdef int64_t FOREVER = 1 << 62
-# A fed array with this many times the rows that its plan was tried with makes another step of it.
+# A fed array counts as another step if it has this many times the rows with which its plan was tried.
 cdef Py_ssize_t MORE_ROWS = 4
 
-# What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
+# The function with which Session.run creates arrays; numpy.asarray before TensorFlow 2.17.
 if hasattr(tf_session, "numpy_compat"):
     as_array = tf_session.numpy_compat.np_asarray
 else:
@@ -36,13 +36,13 @@ else:
 
 
 cdef object key_of_feed(object feed):
-    """What a plan's key has for something that is fed: its name, or the address of the graph element, which isn't always
-    hashable."""
+    """Returns a feed's entry in a plan's key: its name, or the graph element's address, because elements may be
+    unhashable."""
     return feed if type(feed) is str else <size_t> <PyObject*> feed
 
 
 cdef class FeedSlot:
-    """A fed tensor, and how a value for it becomes an array."""
+    """A fed tensor, with the conversion of values to its array."""
 
     def __init__(self, tensor, key=None, place=0):
         self.tensor = tensor
@@ -52,26 +52,26 @@ cdef class FeedSlot:
         self.numpy_type = tensor.dtype.as_numpy_dtype
         self.dtype = numpy.dtype(self.numpy_type)
         self.read_shape()
-        # The integers that every dtype of this kind holds exactly; others are left to Session.run to judge.
+        # The largest integer that each dtype represents exactly. Session.run checks larger integers.
         self.largest_int = {"f4": 2.0**24, "f8": 2.0**53, "i4": 2.0**31 - 1, "i8": 2.0**53}.get(self.dtype.str[1:], -1.0)
 
     cdef int read_shape(self) except -1:
         shape = self.tensor.shape
-        # The object itself: set_shape() replaces it, and is noticed by that.
+        # Keep the object itself: set_shape() replaces it, so a change is detected by identity.
         self.static_shape = self.tensor._shape_val
         self.exact_shape = shape.is_fully_defined()
         self.dims = None if shape.rank is None else tuple(shape.as_list())
         return 0
 
     cdef object convert(self, object value):
-        """The array to feed, or None where Session.run must judge the value itself."""
+        """Returns the array to feed, or None if Session.run must check the value itself."""
         cdef object shape
         cdef object kind = type(value)
         if kind is ndarray:
             if value.dtype is not self.dtype:
                 value = as_array(value, self.numpy_type)
         elif kind is int:
-            # An integer that doesn't fit its tensor's type is an error.
+            # An integer that doesn't fit the tensor's type is an error.
             if not fabs(value) <= self.largest_int:
                 return None
             value = as_array(value, self.numpy_type)
@@ -79,7 +79,7 @@ cdef class FeedSlot:
             value = as_array(value, self.numpy_type)
         else:
             return None
-        # A shape that is all known can't become another; asking TensorFlow costs.
+        # A fully defined shape can't change, and reading it from TensorFlow takes time.
         if not self.exact_shape and self.tensor._shape_val is not self.static_shape:
             self.read_shape()
         shape = value.shape
@@ -96,16 +96,17 @@ cdef class FeedSlot:
 
 
 cdef class Plan:
-    """What a run needs once fetches and feed keys are known.
+    """The data for a run with given fetches and feed keys.
 
     Args:
       structure: the `Fetch` that builds the result.
-      feeds: what is fed, in the order of the options: pairs of a key of the feed dictionary and its tensor.
+      feeds: (key of the feed dictionary, tensor) pairs, in the order of the options.
       elements: the graph elements (tensors and operations) that the run computes.
-      pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
+      pinned: objects whose addresses are in the plan's key. They are kept alive, so that no other object gets the
+        address.
       options: CallableOptions, serialized.
       access: the run's access to variables: a VariableAccess.
-      returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
+      returns_feeds: whether a fed tensor is fetched. The result is then built from the runtime's values and the feeds.
     """
 
     def __init__(self, structure, feeds, elements, pinned, options, access=0, returns_feeds=False):
@@ -133,12 +134,12 @@ cdef class Plan:
         self.is_releasable = is_releasable
 
     def compiled_to(self, CompiledCallable callable, trial=None, large_results=None):
-        """Has a callable run the plan from now on.
+        """Makes a callable run the plan from now on.
 
         Args:
           callable: the `CompiledCallable`.
-          trial: `Trial` of the executors to choose from; None when there is nothing to choose.
-          large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
+          trial: `Trial` of the executors to choose from; None without a choice.
+          large_results: `LargeResults` of a plan whose results may be large; None for a plan whose results are small.
         """
         self.trial = trial
         self.large_results = large_results
@@ -147,8 +148,8 @@ cdef class Plan:
         self.session_run = None
 
     cdef int hand_over(self, object session_run) except -1:
-        """Has a `SessionRun` run the plan from now on, and releases the callable."""
-        # Held until all is replaced: letting go may let other threads run.
+        """Makes a `SessionRun` run the plan from now on, and releases the callable."""
+        # Keep the callable until all is replaced, because releasing it may let other threads run.
         replaced = (self.callable, self.trial, self.large_results)
         self.session_run = session_run
         self.unwatched_runs = 0
@@ -159,13 +160,13 @@ cdef class Plan:
         return 0
 
     cdef int order_feeds(self, object feed_dict) except -1:
-        """Expects the feeds in the order of this feed dictionary from now on."""
+        """Sets the expected order of feeds to the order of this feed dictionary."""
         if feed_dict:
             self.feed_order = tuple([self.slots_by_key[key_of_feed(key)] for key in feed_dict])
         return 0
 
     cdef tuple convert_feeds(self, dict feed_dict):
-        """The arrays to feed, or None where Session.run must judge a value itself."""
+        """Returns the arrays to feed, or None if Session.run must check a value itself."""
         cdef tuple expected = self.feed_order
         cdef list arrays = [None] * len(expected)
         cdef FeedSlot slot
@@ -177,7 +178,7 @@ cdef class Plan:
             try:
                 array = slot.convert(value)
             except Exception:
-                return None  # Session.run also fails on it, with the reason.
+                return None  # Session.run also fails for this value, with the reason.
             if array is None:
                 return None
             if slot.has_grown:
@@ -190,7 +191,7 @@ cdef class Plan:
         return tuple(arrays)
 
     cdef list call_watched(self, tuple feeds):
-        """Runs the plan and looks at the run: how long it takes, while executors are on trial, and how much it gives."""
+        """Runs the plan, and measures the run's time if executors are on trial, and the size of its results."""
         cdef CompiledCallable candidate
         cdef list values
         cdef Py_ssize_t size = 0
@@ -200,7 +201,7 @@ cdef class Plan:
             return run(feeds)
         candidate = self.callable
         trial = self.trial
-        # What large results cost is looked at when the executor is chosen.
+        # The cost of large results is measured after the executor is chosen.
         if trial is not None and not trial.on_trial and (not self.watches_results or trial.is_open):
             trial.recheck()
         if trial is not None and trial.on_trial:
@@ -208,7 +209,7 @@ cdef class Plan:
             started = perf_counter()
             values = views_from(candidate, feeds)
             chosen = trial.record(candidate, perf_counter() - started)
-            # Another thread may have handed the plan over in the meantime: here, and below.
+            # Another thread may have handed the plan over in the meantime, here and below.
             if chosen is not None and self.trial is trial:
                 self.callable = candidate = chosen
         else:
@@ -235,16 +236,15 @@ cdef class Plan:
         return self.look_distance
 
 
-# A combination of fetches and feeds that comes back must cost a run. Compiling takes 5 to 200 ms, so a session that has
-# more combinations than there is room for can't compile one whenever its turn comes. Within the limit, each plan has
-# its own callable. Past it, TensorFlow's own executors run what is new, as they do in `Session.run`; TensorFlow keeps
-# those as long as the session lives.
+# Running a combination of fetches and feeds again must only cost a run. Compiling takes 5 to 200 ms, so a session with
+# more combinations than there is room for can't compile a combination each time it recurs. Within the limit, each plan
+# has its own callable. Beyond the limit, TensorFlow's own executors run new combinations, as in `Session.run`;
+# TensorFlow keeps these executors as long as the session lives.
 #
-# A callable that is no longer used makes room for one that is: when it has been left out for many times as many look-ups as
-# there are plans. Combinations that take turns, in whatever order, are never so late. This prevents combinations from
-# being recompiled in turn.
+# An unused callable makes room for a new one after a number of look-ups that is many times the number of plans.
+# Combinations that alternate, in any order, are used again before that, so they don't evict each other.
 
-# A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
+# A plan is stale after this many look-ups per plan. Of randomly drawn combinations, one in 10 million is stale.
 STALE_ROUNDS = 16
 
 # The memory of a plan without a callable (measured: 2.4 kB with six feeds, as the growth of the resident memory per
@@ -252,7 +252,8 @@ STALE_ROUNDS = 16
 PLAN_BYTES = 4 << 10
 
 cdef Py_ssize_t PLANS_SHARE = 2
-# This many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
+# This many callables are kept regardless of their memory. A training loop rarely alternates between more sets of
+# fetches.
 cdef Py_ssize_t FEWEST_CALLABLES = 4
 
 
@@ -277,10 +278,10 @@ cdef class PlanCache:
         self.max_plans = max(max_bytes // PLANS_SHARE // PLAN_BYTES, FEWEST_CALLABLES)
 
     def compile(self, Plan plan):
-        """The callable of a plan: a new one, or that of a plan with the same options.
+        """Returns a plan's callable, either new or shared with a plan that has the same options.
 
         Returns:
-          `CompiledCallable`. None if the cache is full: from now on, TensorFlow's own executors run the plan.
+          `CompiledCallable`. None if the cache is full; TensorFlow's own executors then run the plan from now on.
         """
         cdef CompiledCallable found = self.callable_with(plan.options)
         if found is not None:
@@ -292,7 +293,7 @@ cdef class PlanCache:
         return None
 
     def compile_variant(self, bytes options, Py_ssize_t size, bint is_releasable):
-        """A callable for another executor.
+        """Creates a callable for another executor.
 
         Args:
           options: CallableOptions, serialized.
@@ -314,7 +315,7 @@ cdef class PlanCache:
         return made
 
     cdef CompiledCallable callable_with(self, bytes options):
-        """The existing callable with these options, or None."""
+        """Returns the existing callable with these options, or None."""
         cdef Plan plan
         found = self.kept.get(options)
         if found is not None:
@@ -325,19 +326,19 @@ cdef class PlanCache:
         return None
 
     cdef bint is_stale(self, uint64_t last_used) noexcept:
-        """True if a plan with this time of last use is no longer in use."""
+        """Returns True if a plan with this time of last use is no longer in use."""
         return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:
-        """True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
-        # Where plans themselves have to go, one that is new may not stay for long.
+        """Returns True if a plan, which isn't stale, may be compiled, possibly by replacing stale plans."""
+        # If plans themselves must be removed, a new plan may not stay for long.
         if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
             if self.lifetime.callable_bytes + plan.size <= self.max_bytes or self.lifetime.callables < FEWEST_CALLABLES:
                 return True
         return plan.last_used > 0 and not self.is_stale(plan.last_used) and self.make_room(plan.size)
 
     cdef bint make_room(self, Py_ssize_t size) except -1:
-        """Takes the callables of stale plans until there is room. False if there isn't enough."""
+        """Releases callables of stale plans until there is room. Returns False if that isn't enough."""
         cdef Plan plan, oldest
         while self.lifetime.callable_bytes + size > self.max_bytes:
             if self.clock < self.callables_full_until or self.lifetime.callables <= FEWEST_CALLABLES:
@@ -358,7 +359,7 @@ cdef class PlanCache:
         return True
 
     cdef bint can_add(self) except -1:
-        """True if there is room for one more plan, perhaps in the place of a stale one. That is removed."""
+        """Returns True if there is room for one more plan. May remove a stale plan to make room."""
         cdef Plan plan, oldest = None
         if len(self.plans) < self.max_plans:
             return True
@@ -373,18 +374,18 @@ cdef class PlanCache:
             return False
         self.plans.pop(oldest_key, None)
         if oldest.callable is not None:
-            # A caller that still has the plan looks it up again.
+            # A caller that still has the plan must look it up again.
             oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
         return True
 
     cdef int drop(self) except -1:
-        """Forgets every plan. Their callables are released when no thread runs them."""
+        """Removes all plans. Their callables are released when no thread runs them."""
         self.plans = {}
         self.callables_full_until = self.plans_full_until = 0
         return 0
 
     cdef int drop_with(self, object tensor) except -1:
-        """The same for the plans that compute a tensor."""
+        """Removes the plans that compute a tensor."""
         cdef Plan plan
         cdef dict left = {}
         for key, plan in self.plans.items():
@@ -399,11 +400,11 @@ cdef class PlanCache:
         return 0
 
     def release_kept(self):
-        """Lets go what lives as long as the session: it ends."""
+        """Releases the callables that live as long as the session, which ends."""
         self.kept = {}
 
     def compiled_plans(self):
-        """The plans that have a callable, in the order in which they were made."""
+        """Returns the plans with a callable, in the order of their creation."""
         cdef Plan plan
         return [plan for plan in list(self.plans.values()) if plan.callable is not None]
 
@@ -411,15 +412,15 @@ cdef class PlanCache:
 cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
 cdef object OpError = errors.OpError
 
-# A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
-# a fortieth of a small step, so that is done once in this many runs.
+# A growing graph usually adds names, and counting the names costs nothing. Reading the graph's version takes a fortieth
+# of a small step, so it is read once per this many runs.
 cdef uint64_t GRAPH_LOOKS = 64
 
-# How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
+# Number of recent plans that are found without a key, for programs that alternate between a few sets of fetches.
 cdef Py_ssize_t PLANS_AT_HAND = 4
 
 cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
-    """The same for what is fed, in whatever order."""
+    """Appends the key of the feeds, independently of their order. Returns False if no key can identify them."""
     cdef set feeds = set()
     if not feed_dict:
         return True
@@ -434,7 +435,7 @@ cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
 
 
 cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
-    """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
+    """Returns True if the fetches and feeds are a plan's: the same elements in the same order."""
     cdef list known
     cdef tuple slots
     cdef Py_ssize_t i = 0
@@ -463,7 +464,7 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
 
 cdef class PlanFinder:
     """PlanFinder(graph, cache, lifetime, maker)\n--\n
-    The plans of a session, as its runs find them.
+    Finds the plans for a session's runs.
 
     Args:
       graph: the session's graph.
@@ -487,17 +488,17 @@ cdef class PlanFinder:
         self.rules_seen = self.rules()
 
     cdef Py_ssize_t rules(self):
-        """Grows when something becomes unfeedable or unfetchable, or a type gets its own conversion."""
+        """Returns a count that grows when an element becomes unfeedable or unfetchable, or a type gets a conversion."""
         return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
 
     cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run):
-        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
+        """Returns the plan for a combination, and creates it if needed; None if only `Session.run` can handle it.
 
         Args:
-          session: the session, which makes and compiles plans. Not kept: it would keep itself alive.
+          session: the session, which creates and compiles plans. It isn't stored, because it would keep itself alive.
           fetches: the fetches.
           feed_dict: the feeds.
-          to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
+          to_run: whether the plan will run. If False, the plan may be only analyzed and not yet compiled.
         """
         cdef list key
         cdef object full_key
@@ -533,7 +534,7 @@ cdef class PlanFinder:
         return plan
 
     cdef Plan recent_plan(self, object fetches, object feed_dict):
-        """The plan for this combination, if it is one of those at hand: programs run several in turns."""
+        """Returns the plan for a combination if it is one of the recent plans."""
         cdef Plan plan = self.last_plan
         cdef Py_ssize_t i
         if plan is None or is_of(plan, fetches, feed_dict):
@@ -548,7 +549,7 @@ cdef class PlanFinder:
         return None
 
     cdef bint keep_up_with_graph(self, object session) except -1:
-        """Has new operations there before anything runs. False where they are refused, which Session.run says."""
+        """Adds new operations to the runtime. Returns False if they are refused; Session.run then raises."""
         cdef Py_ssize_t names = len(self.names_in_use)
         cdef uint64_t version = self.graph.version
         if version != self.graph_version:
@@ -561,7 +562,7 @@ cdef class PlanFinder:
         return True
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Keeps a plan for the next run. Its fetches and feeds are kept in the plan: threads replace both together."""
+        """Keeps a plan, with its fetches and feeds, for the next run. Threads replace all of these together."""
         if plan.cached_fetches is None:
             if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
                 fetches = list(fetches)
@@ -578,7 +579,7 @@ cdef class PlanFinder:
         return 0
 
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Has a plan recognized by these fetches, objects that don't change."""
+        """Makes a plan recognizable by these fetches, which are immutable objects."""
         plan.order_feeds(feed_dict)
         plan.cached_fetches = fetches
         return 0
@@ -597,15 +598,15 @@ cdef class PlanFinder:
             return None
         other = self.cache.plans.get(key)
         if other is not None and (other.callable is not None or not to_run):
-            return other  # Another thread has created it in the meantime.
+            return other  # Another thread created the plan in the meantime.
         self.cache.plans[key] = plan
         self.cache.left_runs += to_run and plan.callable is None
         return plan
 
     cdef bint compile_known(self, object session, Plan plan) except -1:
-        """Compiles a plan that was only looked at, or was left to TensorFlow's own executors, if there is room by now.
+        """Compiles a plan that was only analyzed or is run by TensorFlow's own executors, if there is room now.
 
-        True if the plan can be run.
+        Returns True if the plan can be run.
         """
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):
@@ -624,24 +625,24 @@ cdef class PlanFinder:
         return 0
 
     cdef int put_first(self, Plan plan) noexcept:
-        """Has the next run look first at a plan that the caller has kept."""
+        """Makes the next run check a plan that the caller has kept first."""
         self.last_plan = plan
         return 0
 
     cdef int forget(self) except -1:
-        """Forgets every plan; their callables are to be released when no thread runs them any longer."""
+        """Removes all plans. Their callables must be released when no thread runs them."""
         self.last_plan = None
         self.other_plans = []
         return self.cache.drop()
 
     cdef int drop(self, object session) except -1:
-        """Forgets every plan, and releases the callables that no thread runs."""
+        """Removes all plans, and releases the callables that no thread runs."""
         self.forget()
         session._release_unused()
         return 0
 
     cdef int drop_with(self, object tensor) except -1:
-        """Forgets the plans that compute a tensor."""
+        """Removes the plans that compute a tensor."""
         self.last_plan = None
         self.other_plans = []
         self.cache.drop_with(tensor)

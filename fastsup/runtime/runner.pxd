@@ -8,17 +8,17 @@ from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder
 
 @final
 cdef class StepGate:
-    # Steps under way, and those that wait for the gate to open.
+    # Number of current steps, and of steps that wait for the gate to open.
     cdef readonly Py_ssize_t running
     cdef Py_ssize_t held_back
-    # Number of finished steps, successful or not: while it doesn't change, nothing has written a variable.
+    # Number of finished steps, successful or not. While it doesn't change, no variable was written.
     cdef readonly uint64_t passed
-    # Whether a save is under way, or waits for the steps to end.
+    # Whether a save is running, or waiting for the steps to end.
     cdef readonly bint closed
     cdef object closed_by
-    # Wakes up who waits for one of the above to change.
+    # Wakes up threads that wait for a change of the fields above.
     cdef object changed
-    # Held by the save under way: one at a time. And how many blocks of that save are nested.
+    # The lock that the current save holds; and the number of that save's nested blocks.
     cdef object saving
     cdef Py_ssize_t depth
     cdef public double patience_secs
@@ -34,24 +34,24 @@ cdef class SessionRunner:
     cdef readonly object maker
     cdef PlanFinder finder
 
-    # The global step, as far as the runs of this session tell.
+    # The global step, derived from this session's runs.
     cdef object step_writes
     cdef int64_t steps_counted
     cdef uint64_t step_epoch
     cdef Py_ssize_t writers_running
 
-    # Where a checkpoint is taken: between two steps.
+    # The gate that lets a checkpoint be taken between two steps.
     cdef readonly StepGate gate
-    # Steps of a training loop that have succeeded, all that hooks do around them included.
+    # Number of successful steps of a training loop, including their hooks.
     cdef readonly uint64_t runs_ended
-    # Checkpoints that hooks have saved, each of them on the disk and named in the state file.
+    # Number of checkpoints that hooks saved, each on disk and named in the state file.
     cdef public uint64_t saves_ended
-    # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
+    # Whether the session's ConfigProto, rather than the RunOptions, requests metadata for each run.
     cdef public bint fills_metadata
-    # The error that an abandoned session raises; or None.
+    # The error that an abandoned session raises, or None.
     cdef object given_up_for
 
-    # Records the runs that are made in one thread, and the identifier of that thread.
+    # Records the runs of one thread; and that thread's identifier.
     cdef ProbeFinder probes
     cdef object recorded_thread
 
@@ -65,7 +65,7 @@ cdef class SessionRunner:
     cdef int64_t delta_of(self, Plan plan) except? -2
 
 
-# What the global step is fetched by: TensorFlow's own read of it, and its variable. A run may be fed one without the other.
+# The ways to fetch the global step: TensorFlow's own read, and the variable. A run may feed only one of them.
 cdef enum:
     OWN_READ = 1
     VARIABLE = 2
@@ -74,15 +74,15 @@ cdef enum:
 @final
 cdef class StepCount:
     cdef readonly SessionRunner session
-    # None where the step can't be counted.
+    # None if the step can't be counted.
     cdef object variable
-    # The tensor that TensorFlow's hooks read it from, and the variable where a fetch of that reads it as well.
+    # The tensor from which TensorFlow's hooks read the step; and the variable, if fetching it also reads the step.
     cdef object step_read
     cdef object variable_read
-    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once requested.
+    # The tensors that fetch the step, by OWN_READ and VARIABLE; and the operations that each needs, set when requested.
     cdef dict fetched_by
     cdef dict upstream
-    # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
+    # The element to read the step from; its plan; and the plans dictionary in which it is valid.
     cdef object element_read
     cdef Plan plan
     cdef dict plans_seen

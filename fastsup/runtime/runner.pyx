@@ -1,4 +1,4 @@
-"""`Session.run` through cached plans: a look-up, one call of the runtime, and the result put together."""
+"""`Session.run` with cached plans: a look-up, one call of the runtime, and building the result."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -30,12 +30,12 @@ from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder, call_plan
 cdef class StepGate:
     """Lets steps pass, or holds them back while variables are read.
 
-    A step costs two comparisons here and no lock: the interpreter lets no other thread in between. Used with `with`,
-    the gate is closed and, once the steps under way have ended, its block runs between two steps.
+    A step costs two comparisons here and no lock, because the interpreter doesn't switch threads between them. A `with`
+    block closes the gate, waits for the current steps to end, and then runs between two steps.
 
-    What is under way may itself wait for a step that is held back (workers that exchange tokens do), so those held
-    back pass for a moment every `turn_secs` seconds; and a step that never ends doesn't keep a checkpoint from being
-    written for more than `patience_secs` seconds. It logs a warning in the latter case.
+    A current step may itself wait for a step that is held back, as when workers exchange tokens. Steps that are held
+    back therefore pass for a moment every `turn_secs` seconds. A step that never ends delays a checkpoint by at most
+    `patience_secs` seconds; the gate then logs a warning.
     """
 
     def __cinit__(self):
@@ -45,7 +45,7 @@ cdef class StepGate:
         self.turn_secs = 10.0
 
     cdef int enter(self) except -1:
-        """A step begins. Waits while the gate is closed."""
+        """Starts a step. Waits while the gate is closed."""
         if self.closed and self.closed_by != threading.get_ident():
             self.held_back += 1
             try:
@@ -59,7 +59,7 @@ cdef class StepGate:
         return 0
 
     cdef int leave(self) except -1:
-        """A step has finished, successfully or not."""
+        """Finishes a step, successful or not."""
         self.running -= 1
         self.passed += 1
         if self.closed:
@@ -70,7 +70,7 @@ cdef class StepGate:
     def __enter__(self):
         self.saving.acquire()
         try:
-            # A save may save within its block: the gate is then closed already.
+            # A save may contain another save. The gate is then already closed.
             if self.depth == 0:
                 self._close()
             self.depth += 1
@@ -83,7 +83,7 @@ cdef class StepGate:
 
     def __exit__(self, *error):
         self.depth -= 1
-        # A signal handler may raise in the middle of this, and no other thread could release the waiting ones.
+        # A signal handler may raise in the middle of this. No other thread could then release the waiting threads.
         try:
             if self.depth == 0:
                 self._open()
@@ -92,7 +92,7 @@ cdef class StepGate:
             self.saving.release()
 
     def _close(self):
-        """Closes the gate and waits for the steps under way."""
+        """Closes the gate and waits for the current steps."""
         self.closed_by = threading.get_ident()
         self.closed = True
         if self.running == 0:
@@ -117,7 +117,7 @@ cdef class StepGate:
                 self.changed.wait(min(self.patience_secs - (now - started), self.turn_secs))
 
     def _let_pass(self):
-        """Opens for those who wait now."""
+        """Opens the gate for the threads that are currently waiting."""
         self.closed = False
         self.changed.notify_all()
         while self.held_back > 0:
@@ -131,14 +131,14 @@ cdef class StepGate:
             self.changed.notify_all()
 
 
-# Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
+# TensorFlow's own `Session.run` handles runs that a plan can't express. It is slower, but the results are the same.
 
 cdef object OpError = errors.OpError
 cdef object BaseSession = tf_session.BaseSession
 
 cdef object ndarray = numpy.ndarray
 cdef object copy_to = numpy.copyto
-# What the runtime wants of memory that it takes over from an array as it is.
+# The alignment that the runtime requires to use an array's memory without a copy.
 cdef int ALIGNMENT = 64
 
 # Values of `Plan.access`.
@@ -149,12 +149,12 @@ PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "left", "currsize
 
 
 cdef dict feed_dict_of(Plan plan, tuple feeds):
-    """The tensors that a run was fed, each with its array."""
+    """Returns a dictionary from a run's fed tensors to their arrays."""
     return {slot.tensor: array for slot, array in zip(plan.feeds, feeds or ())}
 
 
 cdef object new_buffer(object shape, object dtype):
-    """An array that the runtime can be fed without a copy."""
+    """Creates an array that can be fed to the runtime without a copy."""
     cdef Py_ssize_t size = dtype.itemsize
     for length in shape:
         size *= length
@@ -172,7 +172,7 @@ cdef class SessionRunner:
         self.probes = ProbeFinder()
 
     def _set_up_runner(self, max_plan_bytes, executor):
-        """Called once the TensorFlow session is there."""
+        """Sets the runner's fields. Called once the TensorFlow session exists."""
         self.lifetime = SessionLifetime()
         self.cache = PlanCache(self._graph, self._session, self.lifetime, max_plan_bytes)
         self.maker = PlanMaker(self._graph, executor, self.cache, self.fills_metadata)
@@ -180,7 +180,7 @@ cdef class SessionRunner:
         self.gate = StepGate()
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-        """Runs operations and evaluates tensors. The same as `tf.compat.v1.Session.run`.
+        """Runs operations and evaluates tensors, like `tf.compat.v1.Session.run`.
 
         Args:
           fetches: a graph element, a name, or a nested structure of them.
@@ -192,9 +192,9 @@ cdef class SessionRunner:
           The values of `fetches`, in its structure.
 
         Raises:
-          RuntimeError: the session is closed, or its graph is empty.
-          TypeError, ValueError: `fetches` or `feed_dict` can't be interpreted in the session's graph.
-          tf.errors.OpError: the run failed.
+          RuntimeError: If the session is closed, or its graph is empty.
+          TypeError, ValueError: If `fetches` or `feed_dict` can't be interpreted in the session's graph.
+          tf.errors.OpError: If the run failed.
         """
         cdef Plan plan
         cdef tuple feeds = None
@@ -221,18 +221,19 @@ cdef class SessionRunner:
     def _record_runs(self, profiler, opened=None):
         """Records every run in this thread, except runs within a recorded step.
 
-        A profiler of None is the one that is on for the whole program, whenever one is. `opened` is the `SessionOrigin`.
+        If the profiler is None, the program's profiler records the runs whenever one is on. `opened` is the
+        `SessionOrigin`.
         """
         self.probes.origin = opened
         self.probes.record(profiler)
         self.recorded_thread = threading.get_ident()
 
     def _forget_fetches(self):
-        """Lets the profiler forget the fetches of recorded runs."""
+        """Makes the profiler forget the fetches of recorded runs."""
         self.probes.close()
 
     cdef object run_recorded(self, Probe probe, object fetches, object feed_dict):
-        """A run as a separate step in the profile."""
+        """Executes a run as a separate step in the profile."""
         cdef fs_scope scope
         cdef Plan plan
         probe.begin(&scope)
@@ -243,7 +244,7 @@ cdef class SessionRunner:
             probe.end(&scope, True)
 
     cdef object run_in_parts(self, Probe probe, Part part, Plan plan, object fetches, object feed_dict):
-        """`run` by a plan in a recorded step, its parts told apart. `part`: the runtime's."""
+        """Executes a run by a plan in a recorded step, with separate parts. `part` is the runtime's part."""
         cdef tuple feeds = None
         if plan is not None and plan.feeds:
             probe.enter(probe.feed_conversion)
@@ -251,7 +252,7 @@ cdef class SessionRunner:
             probe.leave()
         probe.enter(part)
         if plan is None or (feeds is None and plan.feeds):
-            # This thread is in a recorded step, so `run` doesn't begin another.
+            # This thread is in a recorded step, so `run` doesn't start another one.
             result = self.run(fetches, feed_dict)
             probe.leave()
             return result
@@ -260,7 +261,7 @@ cdef class SessionRunner:
         return self.build(probe, plan, values)
 
     cdef object build(self, Probe probe, Plan plan, list values):
-        """The result of a run; making it of more than one value is a part of the step."""
+        """Builds the result of a run. Building a result from several values is a part of the step."""
         if type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
         probe.enter(probe.fetch_conversion)
@@ -269,14 +270,14 @@ cdef class SessionRunner:
         return result
 
     def _give_up(self, reason):
-        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`."""
+        """Closes the session, even during a run. The current and all later runs raise `reason`."""
         self.given_up_for = reason
         self.close()
 
     def _leave_to_parent(self, reason):
-        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`."""
+        """Abandons the session in a child of `os.fork()`. Every run then raises `reason`."""
         self.given_up_for = reason
-        # Nothing is released: that is a call of the runtime, whose threads aren't here.
+        # Release nothing, because releasing calls the runtime, whose threads don't exist in this process.
         self.lifetime.open = False
         self.finder.forget()
 
@@ -286,7 +287,7 @@ cdef class SessionRunner:
         return 0
 
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=True):
-        """See `PlanFinder.find`."""
+        """Finds the plan of a run. See `PlanFinder.find`."""
         return self.finder.find(self, fetches, feed_dict, to_run)
 
     def _release_unused(self):
@@ -294,7 +295,7 @@ cdef class SessionRunner:
         self.lifetime.release_unused(self._session)
 
     def _drop_plans(self):
-        """Forgets every plan; their callables are released when no thread runs them any longer."""
+        """Removes all plans. Their callables are released when no thread runs them."""
         self.finder.drop(self)
 
     def _read_step_directly(self, variable):
@@ -302,12 +303,13 @@ cdef class SessionRunner:
         self.finder.read_step_directly(variable)
 
     def plan_cache_info(self):
-        """How well combinations of fetches and feeds are found again.
+        """Returns statistics about the cache of compiled combinations of fetches and feeds.
 
         Returns:
-          PlanCacheInfo, a named tuple: `hits`, look-ups of compiled combinations; `misses`, the others; `left`, those of
-          them that TensorFlow's own executors have run, because the limit of compiled ones was reached; `currsize`, the number of
-          compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
+          PlanCacheInfo, a named tuple: `hits`, look-ups of compiled combinations; `misses`, other look-ups; `left`, the
+          misses that TensorFlow's own executors ran, because the limit of compiled combinations was reached;
+          `currsize`, the number of compiled combinations; `bytes`, an estimate of their memory; `max_bytes`, the limit
+          of that memory.
         """
         return PlanCacheInfo(
             self.finder.hits, self.finder.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.lifetime.callable_bytes,
@@ -315,14 +317,14 @@ cdef class SessionRunner:
         )
 
     cdef list execute(self, Plan plan, tuple feeds):
-        """Runs a plan; one that saves variables between two steps, so that all of them are of one step."""
+        """Runs a plan, between two steps if it saves variables, so that all values are from the same step."""
         if plan.access == SAVES:
             with self.gate:
                 return self.execute_now(plan, feeds)
         return self.execute_now(plan, feeds)
 
     cdef list execute_now(self, Plan plan, tuple feeds):
-        """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
+        """Runs a plan, counts the global step, and raises the same errors as `Session.run`."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
         if plan.access == WRITES:
@@ -336,7 +338,7 @@ cdef class SessionRunner:
             values = call_plan(plan, feeds)
         except BaseException as error:
             if delta != 0:
-                # It may have got to the increment, or not.
+                # The run may or may not have incremented the step.
                 self.writers_running -= 1
                 self.step_epoch += 1
             if plan.access == WRITES:
@@ -355,7 +357,7 @@ cdef class SessionRunner:
             if self.gate.closed:
                 self.gate.leave()
             else:
-                # The same, without the call.
+                # Do the work of leave() without the call.
                 self.gate.running -= 1
                 self.gate.passed += 1
         if plan.returns_feeds:
@@ -363,7 +365,7 @@ cdef class SessionRunner:
         return values
 
     def _execute_plan(self, Plan plan):
-        """A plan's result, for `make_callable`, which raises the runtime's errors as they are."""
+        """Returns a plan's result, for `make_callable`, which raises the runtime's errors unchanged."""
         try:
             return plan.structure.build(self.execute(plan, None))
         except OpError as error:
@@ -372,15 +374,15 @@ cdef class SessionRunner:
             raise error.__context__ or error from None
 
     def _copy_values(self, tensors, buffers, shared, before=()):
-        """The values of tensors that depend only on variables, all from the same moment between two steps.
+        """Returns the values of tensors that depend only on variables, all from the same moment between two steps.
 
         Args:
           tensors: list of tensors.
-          buffers: where the values are copied to: a list of arrays of the tensors' shapes and types, or None for those
-            that get a new one. Memory that was used before is written several times as fast as new memory.
-          shared: for each tensor, whether its value may share the runtime's memory instead, which isn't written to as
-            long as the value is held.
-          before: list of operations to run before, at the same moment.
+          buffers: list of arrays with the tensors' shapes and types to copy the values to, or None for a new array.
+            Writing to used memory is several times as fast as writing to new memory.
+          shared: for each tensor, whether its value may share the runtime's memory instead. That memory isn't written
+            to while the value is referenced.
+          before: list of operations to run first, at the same moment.
 
         Returns:
           List of values.
@@ -392,7 +394,7 @@ cdef class SessionRunner:
             with self.gate:
                 return self.run(tensors)
         if before:
-            self.find_plan(before, None)  # Compiles it while steps may run.
+            self.find_plan(before, None)  # Compile the operations while steps may run.
         try:
             with self.gate:
                 if before:
@@ -406,14 +408,14 @@ cdef class SessionRunner:
                         copy_to(buffer, value)
                         value = buffer
                     copies.append(value)
-                # Before a step writes what is shared no longer.
+                # Drop the references before a step writes to the shared memory.
                 values = value = None
         except OpError as error:
             self._raise_as_run_does(error, plan.elements, {})
         return copies
 
     def _has_plan_key(self, fetches):
-        """Whether a plan can be made for these fetches."""
+        """Returns True if a plan can be made for these fetches."""
         return add_to_key([], fetches)
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
@@ -424,7 +426,7 @@ cdef class SessionRunner:
         return plan.step_delta
 
     def _begin_unknown_run(self):
-        """Something runs that no plan describes: it may write variables, the global step too, until it has ended."""
+        """Starts a run without a plan, which may write variables, including the global step, until it ends."""
         self.gate.enter()
         self.writers_running += 1
         self.step_epoch += 1
@@ -435,7 +437,7 @@ cdef class SessionRunner:
         self.gate.leave()
 
     def _track_global_step(self, step_writes):
-        """Counts the global step from now on: `step_writes.delta_of` is what a run adds, or negative if that isn't known."""
+        """Counts the global step from now on. `step_writes.delta_of` returns a run's increment; negative if unknown."""
         self.step_writes = step_writes
         self.step_epoch += 1
 
@@ -449,7 +451,7 @@ cdef frozenset element_types = ELEMENT_TYPES
 
 
 cdef bint can_be_read(SessionRunner session, object variable) except -1:
-    """Whether the global step has a value, so that fetches of it needn't be guarded against its having none."""
+    """Returns True if the global step has a value, so that fetching it needs no guard."""
     try:
         session.run(variable)
     except errors.OpError:
@@ -470,21 +472,21 @@ cdef class StepCount:
         self.variable = track_global_step(session)
         self.step_read = step_read
         if self.variable is not None:
-            # Of a variable that has one: not every class of variables is known to plans.
+            # Use the variable's graph element, because plans don't support every class of variables.
             self.element_read = session.graph.as_graph_element(self.variable)
         elif not session.sess_str:
             self.element_read = step_read
         self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
         if self.variable is not None:
             self.fetched_by[VARIABLE] = session.graph.as_graph_element(self.variable)
-            # A reference variable has its value after the run.
+            # Fetching a reference variable returns the value after the run.
             if is_resource_variable(self.variable):
                 self.variable_read = self.variable
         for tensor in self.fetched_by.values():
             self.numpy_type = tensor.dtype.base_dtype.as_numpy_dtype
 
     cdef int prepare_fetch(self) except -1:
-        """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
+        """Prepares a run that fetches the step: checks once whether the fetch needs its guard."""
         cdef SessionRunner session = self.session
         if self.fetch_prepared:
             return 0
@@ -497,14 +499,14 @@ cdef class StepCount:
         return 0
 
     cdef bint know(self) except -1:
-        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialized."""
+        """Returns True if `value` is the current global step. Reads an initialized step if needed."""
         cdef SessionRunner session = self.session
         cdef uint64_t step_epoch = session.step_epoch
         cdef int64_t counted
         if self.known and step_epoch == self.epoch_seen:
             return True
         self.known = False
-        # What is read while a run that writes the step is under way may hold its increment already, or not.
+        # A value read during a run that writes the step may or may not include the run's increment.
         if self.variable is None or session.writers_running:
             return False
         counted = session.steps_counted
@@ -522,13 +524,13 @@ cdef class StepCount:
         return True
 
     cdef object read(self):
-        """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
+        """Reads the step with a separate run. Returns None without a value, or if reading would call a server."""
         cdef SessionRunner session = self.session
         cdef Plan plan
         if self.element_read is None or not session.lifetime.open:
             return None
         if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
-            # Another thread, or the look-up itself, may have them dropped: then it is looked up again next time.
+            # Another thread or the look-up itself may drop the plans. The plan is then looked up again next time.
             plans = session.cache.plans
             self.plan = session.find_plan(self.element_read, None)
             self.plans_seen = plans
@@ -546,29 +548,29 @@ cdef class StepCount:
         return self.base + self.session.steps_counted
 
     cdef bint is_step(self, object fetch, int fed) noexcept:
-        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
+        """Returns True if a fetch returns the global step before the run: its variable, or TensorFlow's own read.
 
-        `fed` is what `fed_of` says: a fetch of what is fed gives that.
+        `fed` is the result of `fed_of`, because fetching a fed element returns the fed value.
         """
         if fetch is None:
             return False
         return (fetch is self.step_read and not fed & OWN_READ) or (fetch is self.variable_read and not fed & VARIABLE)
 
     cdef int fed_of(self, Plan plan) except -1:
-        """Which of OWN_READ and VARIABLE a run of the plan is fed, or is fed something for that they are computed from."""
+        """Returns which of OWN_READ and VARIABLE a run of the plan feeds, directly or through an upstream element."""
         if plan.step_fed < 0:
             plan.step_fed = self.is_step_fed([slot.tensor for slot in plan.feeds])
         return plan.step_fed
 
     cdef int is_step_fed(self, object feeds) except -1:
-        """The same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
+        """Returns which of OWN_READ and VARIABLE are fed. Ignores keys outside the graph, which the run rejects."""
         cdef int fed = 0
         if self.upstream is None:
             self.upstream = {by: upstream_operations((tensor,)) for by, tensor in self.fetched_by.items()}
         try:
             feeds = iter(feeds)
         except TypeError:
-            return 0  # Something else than a dictionary is left for the run to reject, too.
+            return 0  # The run rejects values that aren't dictionaries.
         for feed in feeds:
             if type(feed) not in element_types:
                 try:
@@ -581,7 +583,7 @@ cdef class StepCount:
         return fed
 
     cdef bint can_be_fetched(self) except -1:
-        """False if `Graph.prevent_fetching` excludes the step."""
+        """Returns False if `Graph.prevent_fetching` excludes the step."""
         cdef object unfetchable = self.session.finder.unfetchable
         if len(unfetchable) > 0:
             for tensor in self.fetched_by.values():
@@ -590,5 +592,5 @@ cdef class StepCount:
         return True
 
     cdef object as_fetched(self, int64_t step):
-        """A step as a run returns it."""
+        """Converts a step to the type that a run returns."""
         return self.numpy_type(step)

@@ -17,14 +17,14 @@ cdef class RunRequest:
     cdef object options
     cdef object run_metadata
 
-    # Of a loop: the steps that are left, counted down; the coordinator's event that ends the loop, or None, which has it ask
+    # Used by a loop: the remaining steps, counted down; the coordinator's event that ends the loop, or None to check
     # after each step; and (result,) of the last step that succeeded before one that raised, or None.
     cdef bint in_loop
     cdef int64_t steps_left
     cdef object stop_event
     cdef tuple last_result
 
-    # The run that is made now: its snapshot, how many runs like it follow at once (1 outside a loop), and who is told of
+    # The current run: its snapshot, the number of such runs in sequence (1 outside a loop), and the probe that records
     # the step.
     cdef RunSnapshot snapshot
     cdef int64_t steps
@@ -43,10 +43,10 @@ cdef class HookedRun:
     cdef SessionRunner runner
     cdef HookScheduler scheduler
     cdef Probe probe
-    # The SessionRunContext that the callbacks get.
+    # The SessionRunContext for the callbacks.
     cdef object context
 
-    # The caller's arguments, then with the hooks' feeds and options added; and the hooks' feeds alone, or None.
+    # The caller's arguments, later with the hooks' feeds and options added; and only the hooks' feeds, or None.
     cdef object fetches
     cdef object feed_dict
     cdef dict hook_feeds
@@ -54,8 +54,8 @@ cdef class HookedRun:
     cdef object metadata
     cdef bint has_options
 
-    # The hooks called in the run. For each: the fetches that it requests, or None; the fetches that the run makes for it, or
-    # None; the StepRequest if the global step is among those that it requests, or None; and its result.
+    # The hooks called in the run. For each: the fetches that it requests, or None; the fetches that the run adds for
+    # it, or None; the StepRequest if the global step is among those that it requests, or None; and its result.
     cdef list hooks
     cdef list requests
     cdef list fetched
@@ -78,11 +78,12 @@ cdef class HookedRun:
 cdef class StepEngine:
     cdef public object hooks
     cdef public bint should_stop
-    # The number of steps that have run with their hooks.
+    # The number of completed steps, including their hooks.
     cdef readonly uint64_t runs_ended
     cdef ProbeFinder probes
-    # The session that the last step was run in; the same as a `fastsup.Session`, and the schedules of the hooks around it. The
-    # latter two are None for another session. Replaced together, by whichever thread runs the first step in a session.
+    # The session of the last step; the same session as a `fastsup.Session`; and the schedules of the hooks around it.
+    # The latter two are None for another session. Replaced together, by whichever thread runs the first step in a
+    # session.
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler

@@ -1,11 +1,11 @@
-"""The engine of a session's steps: it calls the hooks around each run, and skips those that have nothing to do in it.
+"""The engine of a session's steps. It calls the hooks around each run, and skips hooks that have nothing to do.
 
 A step takes one of two paths:
 
-    run_with_hooks  calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
-    run_bare        calls none in the run; in a loop, it makes as many runs as come before the next hook is due
+    run_with_hooks  calls hooks before and after the run, as in TensorFlow's protocol, through a HookedRun
+    run_bare        calls no hook in the run; in a loop, it runs all steps before the next due hook
 
-After both, the after-run hooks that are due are called.
+Both paths then call the after-run hooks that are due.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -34,15 +34,15 @@ cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
-# Attribute of an error: the hooks that it was reported to. An error may pass through several sessions, such as an error
-# in an evaluation during training.
+# Attribute of an error: the hooks that already received it. An error may pass through several sessions, for example an
+# error in an evaluation during training.
 cdef str told_attribute = "_fastsup_told"
 
 
-@no_gc  # One is made for each step, and nothing that it holds refers to it.
+@no_gc  # One object is created per step, and the objects that it holds don't refer to it.
 @freelist(8)
 cdef class RunRequest:
-    """The arguments of a call and the state of its runs. Made by `new_request`."""
+    """The arguments of a call and the state of its runs. Created by `new_request`."""
 
 
 cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata):
@@ -55,7 +55,7 @@ cdef RunRequest new_request(object fetches, object feed_dict, object options, ob
 
 
 def report_error(hooks, run_context, error):
-    """Calls the hooks' `on_error`, once for each error and hook. An error that a hook raises there is logged.
+    """Calls the hooks' `on_error`, once for each error and hook. Errors that hooks raise there are logged.
 
     Args:
       hooks: the hooks.
@@ -63,7 +63,7 @@ def report_error(hooks, run_context, error):
       error: the error. OutOfRangeError and StopIteration end a loop normally and aren't reported.
 
     Raises:
-      KeyboardInterrupt, SystemExit: a hook has raised it. All hooks were called.
+      KeyboardInterrupt, SystemExit: If a hook raised it. All hooks were called before.
     """
     if is_end_of_input(error):
         return
@@ -72,9 +72,9 @@ def report_error(hooks, run_context, error):
     told += untold
 
     def log(hook, another):
-        # A hook of an old program may have a method of that name for another purpose.
+        # A hook in an old program may use a method of that name for another purpose.
         logging.error(
-            "on_error of the hook %r has failed: %r. A session calls that method for each error. See "
+            "on_error of the hook %r failed: %r. A session calls that method for each error. See "
             "`python -m fastsup docs dropin#hooks`.",
             hook,
             another,
@@ -107,7 +107,7 @@ cdef int merge_run_options(object options, object more) except -1:
 
 
 cdef object new_named_tuple(object kind, object first, object second, object third):
-    """A named tuple of three. Its constructor is skipped: one is made for each hook and run."""
+    """Creates a named tuple of three elements without its constructor, because each hook and run needs one."""
     cdef tuple iterable = ((first, second, third),)
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
@@ -115,7 +115,7 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
 cdef HookedRun new_hooked_run(
     object session, SessionRunner runner, HookScheduler scheduler, RunRequest request
 ):
-    """A run with the callbacks of some hooks around it. `runner` and `scheduler` are None in a session not of fastsup."""
+    """Creates a run with hook callbacks around it. `runner` and `scheduler` are None unless it is a fastsup session."""
     cdef HookedRun run = HookedRun.__new__(HookedRun)
     run.session = session
     run.runner = runner
@@ -132,10 +132,10 @@ cdef HookedRun new_hooked_run(
 
 
 cdef class HookedRun:
-    """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
+    """A run between hook callbacks. Created by `new_hooked_run`, for one `run`."""
 
     cdef object run(self, RunSnapshot* snapshot):
-        """Makes the run. Its `snapshot` is opened if there is a scheduler."""
+        """Calls the hooks around the run. Opens the `snapshot` if there is a scheduler."""
         self.call_before_run(snapshot)
         if self.scheduler is not None:
             self.find_step(snapshot)
@@ -155,7 +155,7 @@ cdef class HookedRun:
             hook = self.hooks[i]
             if self.scheduler is not None:
                 self.scheduler.sync_before_run(hook)
-            # After an error, the end of the step ends its parts.
+            # After an error, ending the step also ends its parts.
             self.probe.enter(self.probe.callback_part(hook, True))
             request = hook.before_run(self.context)
             self.probe.leave()
@@ -168,7 +168,7 @@ cdef class HookedRun:
             if fetches is not None:
                 self.requests[i] = fetches
                 if self.scheduler is None or self.scheduler.hooks.has_twins:
-                    # Of a hook that is in the list twice, the last request counts.
+                    # If a hook is in the list twice, its last request counts.
                     for j in range(i):
                         if self.hooks[j] is hook:
                             self.requests[j] = None
@@ -198,7 +198,7 @@ cdef class HookedRun:
         return 0
 
     cdef list fetch(self, RunSnapshot* snapshot):
-        """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
+        """Executes the run. Returns the caller's result, the values of `fetched`, and the fetched global step."""
         cdef Part part
         cdef Py_ssize_t i
         cdef bint fetches_step = self.scheduler is not None and snapshot.source == FETCHED_STEP
@@ -226,7 +226,7 @@ cdef class HookedRun:
         return values
 
     cdef list fetch_by_hook(self):
-        """The run in a session that isn't a `fastsup.Session`: such a session gets the arguments that TensorFlow gives."""
+        """Executes the run in a session that isn't a `fastsup.Session`, with the arguments that TensorFlow passes."""
         cdef list requesting = [
             hook for hook, request in zip(self.hooks, self.fetched) if request is not None
         ]
@@ -248,7 +248,7 @@ cdef class HookedRun:
             if self.step is not None and self.step_requests[i] is not None:
                 self.results[i] = (<StepRequest> self.step_requests[i]).build(self.step, self.results[i])
         if self.scheduler is None or self.scheduler.hooks.has_twins:
-            # Each entry of a hook that is in the list twice gets the result of its last request.
+            # If a hook is in the list twice, each entry gets the result of the last request.
             by_hook = {
                 id(hook): result
                 for hook, request, result in zip(self.hooks, self.requests, self.results) if request is not None
@@ -285,7 +285,7 @@ cdef class HookedRun:
             (<ScheduledHookBase> hook).counted_step = None
 
     cdef int call_in_part(self, object hook, object values) except -1:
-        """Calls `after_run`, which is a part of the step."""
+        """Calls `after_run` as a part of the recorded step."""
         self.probe.enter(self.probe.callback_part(hook, False))
         hook.after_run(self.context, values)
         self.probe.leave()
@@ -297,14 +297,14 @@ class ClosedSessionError(RuntimeError, AttributeError):
 
 
 cpdef object still_open(object session):
-    """The session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
+    """Returns the wrapped session. Raises ClosedSessionError for None: another thread may have closed it."""
     if session is None:
         raise ClosedSessionError("Attempted to use a closed Session.")
     return session
 
 
 cdef list rejected_by(list watching, list values, FetchList structure):
-    """The hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept."""
+    """Returns the hooks that reject the value of their watched fetch, each with the value; None if all accept."""
     cdef list rejected = None
     cdef Py_ssize_t i
     for i in range(len(watching)):
@@ -321,7 +321,7 @@ cdef class StepEngine:
     Runs the steps of a session, with hooks around them.
 
     Args:
-      hooks: the hooks. The program may change a list while it is used.
+      hooks: the hooks. The program may change a list during training.
     """
 
     def __init__(self, hooks):
@@ -348,8 +348,9 @@ cdef class StepEngine:
           fetches, feed_dict, options, run_metadata: as for `tf.compat.v1.Session.run`.
 
         Raises:
-          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
-          ClosedSessionError: the session is None.
+          RuntimeError: If a stop was requested earlier, or if two hooks, or a hook and the caller, feed the same
+            tensor.
+          ClosedSessionError: If the session is None.
         """
         return self.run(session, new_request(fetches, feed_dict, options, run_metadata))
 
@@ -362,7 +363,7 @@ cdef class StepEngine:
             raise
 
     def sync_hooks(self):
-        """Brings the state of hooks that were left out of runs up to date."""
+        """Updates the state of hooks that were skipped in runs."""
         if self.scheduler is not None:
             self.scheduler.sync_all()
 
@@ -370,7 +371,7 @@ cdef class StepEngine:
         """Notifies the hooks that the session is about to be closed."""
         self.sync_hooks()
         try:
-            # Each of them: a saver waits for its write, whatever another hook raises.
+            # Call every hook, even if one raises, because a saver must wait for its write.
             end_all_hooks(
                 [hook for hook in self.hooks if isinstance(hook, ScheduledHookBase)],
                 lambda hook: hook._before_close(),
@@ -381,9 +382,9 @@ cdef class StepEngine:
             self.probes.close()
 
     cdef bint attach(self, object session) except -1:
-        """Gets ready for steps in a session. True if hooks may be skipped.
+        """Prepares for steps in a session. Returns True if hooks may be skipped.
 
-        A session that isn't a `fastsup.Session` may do anything in `run`: no hook is skipped.
+        If it isn't a `fastsup.Session`, no hook is skipped, because its `run` may do anything.
         """
         cdef HookScheduler scheduler = None
         cdef SessionRunner runner = None
@@ -395,7 +396,7 @@ cdef class StepEngine:
             ):
                 runner = session
                 scheduler = HookScheduler(self.hooks, runner)
-            # Another thread may have been first.
+            # Another thread may have done so first.
             if session is not self.session:
                 self.scheduler = scheduler
                 self.runner = runner
@@ -425,16 +426,16 @@ cdef class StepEngine:
         if not self.attach(session):
             return self.run_with_hooks(request, list(self.hooks))
         if request.options is None and request.run_metadata is None:
-            # Perhaps the run fetches more, for hooks: this plan isn't compiled yet.
+            # The run may fetch more for hooks, so this plan isn't compiled yet.
             plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
         self.scheduler.open_step(&request.snapshot, plan)
         if plan is None:
-            # The effect of such a run on the step is unknown.
+            # The run's effect on the global step is unknown.
             return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.snapshot))
         request.steps = 1
         if plan.structure.calls_program or self.scheduler.any_in_run(&request.snapshot):
             hooks = self.scheduler.hooks_in_run(&request.snapshot)
-            # A class of the program may refuse the values. The run then counts as failed, and no `after_run` is called.
+            # The program's class may reject the values. The run then counts as failed, and no `after_run` is called.
             if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
@@ -442,20 +443,20 @@ cdef class StepEngine:
         return self.run_bare(request, plan)
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
-        """A run between the callbacks of hooks."""
+        """Runs one step between hook callbacks."""
         result = self.call_hooks(request, hooks, None)
         self.count_ended(1)
         request.steps_left -= 1
         return result
 
     cdef void count_ended(self, int64_t steps) noexcept:
-        """Counts steps that have run with their hooks."""
+        """Counts completed steps, including their hooks."""
         self.runs_ended += steps
         if self.runner is not None:
             self.runner.runs_ended += steps
 
     cdef object call_hooks(self, RunRequest request, list hooks, list results):
-        """Calls hooks around a run, and then the after-run hooks that are due. With `results`, the run was made before."""
+        """Calls hooks around a run, then the due after-run hooks. With `results`, the run is already done."""
         cdef bint held = hold_signals()
         cdef HookedRun run = None
         cdef object result = None
@@ -471,19 +472,19 @@ cdef class StepEngine:
             self.should_stop = self.should_stop or run.context.stop_requested
             return result
         except Exception as error:
-            # The context is known here. An error is reported once.
+            # Report the error here, where the context is known. Later reports are skipped.
             report_error(self.hooks, None if run is None else run.context, error)
             raise
         finally:
             release_signals(held)
 
     cdef object run_bare(self, RunRequest request, Plan plan):
-        """Runs that fetch what hooks watch, and the step if need be, and call no hook."""
-        # Taken together, before another thread can change the hooks: the plan is for both lists.
+        """Executes runs that call no hook, but fetch the hooks' watched values and the global step if needed."""
+        # Read both lists together, before another thread can change the hooks. The plan is for both.
         cdef list watching = self.scheduler.hooks.watching
         cdef list extra = self.scheduler.hooks.watched_fetches
         cdef tuple feeds = None
-        # In a loop, a signal may arrive between two steps. A single step has Python code between its run and its end.
+        # In a loop, a signal may arrive between two steps. A single step runs Python code after its run anyway.
         cdef bint held = request.steps == 1 and hold_signals()
         try:
             if request.snapshot.source == FETCHED_STEP:
@@ -498,7 +499,7 @@ cdef class StepEngine:
                 request.probe.leave()
             if plan is not None and (feeds is not None or not plan.feeds):
                 return self.run_plan(request, plan, feeds, watching, extra)
-            # No plan can express the run, or its feeds.
+            # No plan can express the run or its feeds.
             return self.run_with_hooks(request, self.scheduler.hooks_in_run(&request.snapshot))
         finally:
             release_signals(held)
@@ -523,7 +524,7 @@ cdef class StepEngine:
                 probe.leave()
                 steps -= 1
                 if extra:
-                    # The plan is of a list. Of the caller's values, only the last ones are made.
+                    # The plan fetches a list. Only the last step's values are built for the caller.
                     rejected = rejected_by(watching, values, <FetchList> plan.structure)
                     if fetches_step:
                         step = (<FetchList> plan.structure).build_item(values, len(extra))
@@ -538,9 +539,10 @@ cdef class StepEngine:
                 request.steps_left -= 1
                 if due or not request.in_loop:
                     break
-                # Before signal handlers run, which may move the step: the next run then finds that.
+                # Count the step before signal handlers run. They may change the global step, which the next run then
+                # detects.
                 scheduler.next_step(snapshot)
-                # A loop in C otherwise never lets a signal handler run.
+                # A loop in C doesn't run signal handlers otherwise.
                 PyErr_CheckSignals()
                 if steps == 0 or request.stop_event._flag or self.should_stop or scheduler.hooks.is_outdated():
                     break
@@ -556,10 +558,10 @@ cdef class StepEngine:
         return last[0] if extra else last
 
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):
-        """The plan of a run that fetches more than the caller's fetches. Kept, as it is the same in the next run."""
+        """Returns the plan of a run with additional fetches, and keeps it for the next run."""
         cdef Py_ssize_t i
         cdef Plan augmented = plan.augmented
-        # One without a callable is looked up each time: perhaps there is room for one by now.
+        # A plan without a callable is looked up each time, because there may be room for a callable now.
         if augmented is not None and augmented.callable is not None and len(extra) == len(plan.extra_fetches):
             for i in range(len(extra)):
                 if extra[i] is not plan.extra_fetches[i]:

@@ -37,7 +37,7 @@ def test_a_range() -> None:
         check_range("2", lambda value: value > 2, "no number", "too small")
 
 
-@pytest.mark.parametrize(("optional", "remedy"), [(True, ", or None to leave it out."), (False, ".")])
+@pytest.mark.parametrize(("optional", "remedy"), [(True, ", or None to omit it."), (False, ".")])
 def test_an_interval(optional: bool, remedy: str) -> None:
     check_interval("every_steps", 1, optional)
     with pytest.raises(ValueError) as raised:

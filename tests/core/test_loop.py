@@ -332,7 +332,7 @@ def test_max_steps_is_a_global_step(initial_step: int, steps: int, profiled: boo
         loop.run()
     assert (loop.steps, loop.global_step, loop.max_steps) == (steps, initial_step + steps, 10)
     assert hook.calls == ["begin", "end"]
-    skipped = f"Skipping training: the global step is {initial_step} already, and the loop ends at 10."
+    skipped = f"Skipping training: the global step is already {initial_step}, and the loop ends at 10."
     assert (skipped in caplog.messages) == (steps == 0)
 
 
@@ -666,7 +666,7 @@ def test_an_error_of_on_error_hides_nothing(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_loop_does_not_run_itself() -> None:
     loop = StepLoop(lambda: loop.run())
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="already running"):
         loop.run()
     loop = StepLoop(lambda: loop.__init__(int))  # type: ignore[misc]
     with pytest.raises(RuntimeError, match="can't be initialized again"):

@@ -245,7 +245,7 @@ while loop.steps == 0:
 try:
     loop.run()
 except RuntimeError as error:
-    assert "running already" in str(error)
+    assert "already running" in str(error)
 else:
     raise AssertionError
 loop.request_stop()
@@ -343,8 +343,12 @@ refused(lambda: embed_c.loop(counter, [print]))
     assert lines[0] == f"TypeError a step function in C must be a function '{step}', got NULL"
     assert lines[1] == f"TypeError a hook in C must be a function '{hook}', got NULL"
     assert lines[2] == "TypeError loop must be a fastsup.core.StepLoop, got 'loop'"
-    assert lines[3].startswith(f"TypeError a step function in C has the signature '{step}', the capsule says '{hook}'.")
-    assert lines[4].startswith(f"TypeError a hook in C has the signature '{hook}', the capsule says '{step}'.")
+    assert lines[3].startswith(
+        f"TypeError a step function in C must have the signature '{step}', but the capsule is named '{hook}'."
+    )
+    assert lines[4].startswith(
+        f"TypeError a hook in C must have the signature '{hook}', but the capsule is named '{step}'."
+    )
     assert lines[5].startswith("ValueError max_steps must not be negative, got -1")
     assert lines[6].startswith(f"TypeError a hook in C must be a capsule named '{hook}', got <built-in function print>")
     assert lines[7] == "TypeError context must be a capsule or None, got <built-in function print>"

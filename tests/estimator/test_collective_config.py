@@ -95,11 +95,11 @@ def test_copies_share_the_strategy(make_config: Any) -> None:
 # fmt: off
 REFUSED = [
     ("a parameter server", config_of("worker", 0, {**CHIEF, "ps": ["h9:1"]}), None,
-     ['trains on the "chief" and the "worker" tasks alone', "has ['ps'] too", "Leave out the parameter servers"]),
+     ['trains only on the "chief" and "worker" tasks', "also has ['ps']", "Remove the parameter servers"]),
     ("nobody who trains", config_of("chief", 0, CHIEF), config_of("evaluator", 0, {"evaluator": ["h0:1"]}),
      ["needs a chief in TF_CONFIG", 'Add "chief": ["host:port"]', "roles: evaluator (1)"]),
     ("a master", config_of("chief", 0, CHIEF), config_of("master", 0, {"master": ["h0:1"], "worker": ["h1:1"]}),
-     ["has ['master'] too", "Give those tasks one of the two roles"]),
+     ["also has ['master']", "Give those tasks one of the two roles"]),
     ("two chiefs", config_of("chief", 0, CHIEF), config_of("chief", 0, {"chief": ["h0:1", "h1:1"]}),
      ["There must be at most one 'chief' job", "roles: chief (2)"]),
     ("indices with a gap", config_of("chief", 0, CHIEF), config_of("worker", 2, {"worker": {"0": "a:1", "2": "b:1"}}),

@@ -55,7 +55,7 @@ def test_a_task_that_hears_nothing_of_its_parameter_server_fails(new_job: Any, c
     job.cluster.cut(cut_off, "ps-0")
     assert job.cluster.exit_codes([cut_off], WITHIN_SECS) == {cut_off: 1}
     log = job.cluster.log(cut_off)
-    assert "No step has ended for 4 s, and " in log
+    assert "No step has finished for 4 s, and " in log
     assert "DeadlineExceededError: Session was not ready after waiting 4 secs" in log
     assert_goes_on(job, goes_on, cut_off)
 
@@ -66,7 +66,7 @@ def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: boo
     job = new_job("session_task.py", TASKS, linked=[] if stopped else PAIRS[:1], **{**SETTINGS, "silent_secs": 3})
     keeper = job.train()
     job.cluster.signal("ps-0", signal.SIGSTOP) if stopped else job.cluster.cut("chief-0", "ps-0")
-    job.cluster.wait_for("its end", lambda: "What waits for it is ended" in job.cluster.log("chief-0"))
+    job.cluster.wait_for("its end", lambda: "Cancelling the operations that wait for it" in job.cluster.log("chief-0"))
     job.cluster.signal("ps-0", signal.SIGCONT) if stopped else job.cluster.mend("chief-0", "ps-0")
     keeper.wait_for_steps_of_all(WITHIN_SECS)
     assert keeper.restarts == 0

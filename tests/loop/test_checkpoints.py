@@ -307,7 +307,7 @@ def test_nothing_is_pickled(tmp_path: Path, processes: Processes) -> None:
         ((1, 2), "states['s'] must be state that a restore can set, got (1, 2)"),
         (lambda: 1, "or pass a pair of functions"),
         ((Stateful(), Stateful()), "states['s'] must be one object, got (<"),
-        ({"f": open}, "s/f is <built-in function open> of type builtin_function_or_method, which isn't saved."),
+        ({"f": open}, "s/f is <built-in function open> of type builtin_function_or_method, which can't be saved."),
         ({"a": [Stateful()]}, "Pass an object with state_dict and load_state_dict under its own name"),
         ({"a": np.array([object()])}, "s/a is an array of Python objects."),
         ({frozenset([print]): 1}, "a key of s/0 is <built-in function print>"),
@@ -891,7 +891,7 @@ def test_batches_whose_position_is_not_saved_are_warned_of(tmp_path: Path, caplo
     StepLoop(step, [Checkpoints(tmp_path / "a", {"state": {}, "batches": batches})], steps=1).run()
     assert caplog.text == ""
     StepLoop(step, [Checkpoints(tmp_path / "b", {"state": {}})], steps=1).run()
-    assert "isn't saved: a resumed loop begins with its first batch. Add the batches to the states" in caplog.text
+    assert "isn't saved: a resumed loop starts with its first batch. Add the batches to the states" in caplog.text
 
 
 def test_two_of_one_directory_in_a_loop_are_refused(tmp_path: Path) -> None:

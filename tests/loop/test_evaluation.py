@@ -153,7 +153,7 @@ def test_an_error_of_the_function_ends_the_loop() -> None:
         ({"function": lambda model, data: 1}, TypeError, "function must take no arguments, or the loop, got "),
         ({"every_steps": 0}, ValueError, "every_steps must be positive"),
         ({"every_secs": "x"}, TypeError, "every_secs must be a number"),
-        ({"name": ""}, TypeError, "name must be a text such as 'test', or None; got"),
+        ({"name": ""}, TypeError, "name must be a string such as 'test', or None; got"),
         ({"at_end": None}, TypeError, "at_end must be True or False"),
         ({"at_end": False}, ValueError, "at_end=False needs an interval: pass every_steps"),
         ({"max_share": 1}, ValueError, "max_share must be between 0 and 1, got 1"),

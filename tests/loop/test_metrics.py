@@ -195,7 +195,7 @@ def test_the_numbers_of_a_result_are_chosen(system: Any) -> None:
         (
             {"labels": {"name": "x"}},
             ValueError,
-            "must have names of letters, digits and underscores, other than 'name'",
+            "must have names of letters, digits and underscores, except 'name'",
         ),
         ({"values": 3}, TypeError, "values must be a function"),
         ({"checkpoint_dir": 3}, TypeError, "os.PathLike"),

@@ -166,7 +166,7 @@ def test_no_step_where_the_checkpoint_has_reached_the_last_one(tmp_path: Path, c
     with caplog.at_level(logging.INFO, logger="fastsup"):
         assert loop.run() is None
     assert (loop.steps, loop.global_step, loop.should_stop(), called) == (0, 7, True, ["begin", "end"])
-    assert "Skipping training: the global step is 7 already, and the loop ends at 6." in caplog.messages
+    assert "Skipping training: the global step is already 7, and the loop ends at 6." in caplog.messages
 
 
 def test_a_resumed_checkpoint_is_not_written_again(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_the_log_says_that_there_is_no_step_to_run(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.INFO, "fastsup"):
         StepLoop(int, [StopAtStepHook(7)], initial_step=9).run()
     assert caplog.messages == [
-        "Skipping training: the global step is 9 already, and StopAtStepHook ends the loop at 7."
+        "Skipping training: the global step is already 9, and StopAtStepHook ends the loop at 7."
     ]
 
 

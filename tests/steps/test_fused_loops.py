@@ -574,7 +574,7 @@ def test_a_wrong_number_of_steps(made: int) -> None:
         def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
             return made, None, None
 
-    with pytest.raises(RuntimeError, match=f"must make 1 to 10 steps, and has made {made}"):
+    with pytest.raises(RuntimeError, match=f"must run 1 to 10 steps, but ran {made}"):
         StepLoop(Wrong(), max_steps=10).run()
 
 

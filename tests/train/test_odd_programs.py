@@ -38,7 +38,7 @@ def test_feeds_that_are_no_dictionary(impl: Any, graph: Any, feeds: Any) -> None
 @pytest.mark.skipif(not TF2_BEHAVIOUR, reason="TensorFlow executes eagerly there")
 def test_a_session_outside_of_a_graph_says_what_is_missing() -> None:
     """TensorFlow names what it does first, a summary for example: a user of TensorFlow 2 can't know what is wrong."""
-    advice = r" A session runs a graph, and TensorFlow executes eagerly here: .*`with tf\.Graph\(\)\.as_default\(\):`"
+    advice = r" A session runs a graph, but TensorFlow is executing eagerly: .*`with tf\.Graph\(\)\.as_default\(\):`"
     for make, text in (
         (train.MonitoredTrainingSession, r"^Merging tf\.summary\.\* ops is not compatible with eager execution\..*"),
         (

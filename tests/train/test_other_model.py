@@ -88,7 +88,8 @@ def test_another_type(path: str, way: Any) -> None:
     error, printed = raised_by(restore)
     assert isinstance(error, tf.errors.InvalidArgumentError)
     assert str(error).startswith(
-        f"{path} is the checkpoint of another model. It differs: layer/bias is float32 there and float64 in the model. "
+        f"{path} is the checkpoint of another model. It differs: layer/bias is float32 in the checkpoint and "
+        "float64 in the model. "
     )
     assert "Restoring from checkpoint failed. This is most likely due to a mismatch" in str(error)
     assert printed.count("Traceback (most recent call last)") == 1
@@ -103,7 +104,8 @@ def test_another_shape_in_a_partial_restore(path: str, use_resource: bool) -> No
 
     error, _ = raised_by(restore)
     assert str(error).startswith(
-        f"{path} is the checkpoint of another model. It differs: layer/kernel has shape [3, 2] there and [3, 4] in the "
+        f"{path} is the checkpoint of another model. It differs: layer/kernel has shape [3, 2] in the checkpoint "
+        "and [3, 4] in the "
     )
 
 
@@ -116,7 +118,7 @@ def test_another_shape_of_a_reference_variable(path: str, way: Any) -> None:
 
     error, _ = raised_by(restore)
     assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert "layer/kernel has shape [3, 2] there and [3, 4] in the model" in str(error).partition("\n")[0]
+    assert "layer/kernel has shape [3, 2] in the checkpoint and [3, 4] in the model" in str(error).partition("\n")[0]
 
 
 def test_many_names_are_cut(path: str) -> None:

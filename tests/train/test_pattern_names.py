@@ -76,7 +76,7 @@ USES = [
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("name", ["a[1]", "a*b"])
 def test_are_refused_before_anything_is_saved(use: Callable[[str], None], name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"can't hold checkpoints: TensorFlow takes '(\[1\]|\*)' in it as a pattern"):
+    with pytest.raises(ValueError, match=r"can't hold checkpoints: TensorFlow treats '(\[1\]|\*)' in it as a pattern"):
         use(str(tmp_path / name))
     # TensorFlow's manager makes its directory itself.
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -206,7 +206,7 @@ def test_a_copy_is_used_itself(model: Model, warnings: Any, tmp_path: Any) -> No
     shutil.rmtree(model.folder)
     assert copy.restore() == (2.0, numbered(1, 2))
     assert len(warnings()) == 2
-    assert all("in another place" in warning for warning in warnings())
+    assert all("in another directory" in warning for warning in warnings())
     copy.damage(2)
     assert copy.restore() == (1.0, numbered(1))
 
@@ -565,7 +565,7 @@ def test_another_shape_is_warned_of(tmp_path: Any, tf_log: Any, use_resource: bo
         f"{tmp_path / 'model.ckpt-1'} has variables with other shapes, which are used: hidden is (2, 4) in the model "
         f"and "
     )
-    assert any(message.startswith(text + "(2, 3) there.") for message in tf_log.messages)
+    assert any(message.startswith(text + "(2, 3) in the checkpoint.") for message in tf_log.messages)
     tf_log.clear()
     assert train_with(3) == 3
     assert "other shapes" not in tf_log.text

@@ -128,11 +128,11 @@ def test_a_step_whose_tasks_are_not_known_is_ended(silent: Any, target: str, tf_
     with tf.Graph().as_default():
         step, _ = waiting_step()
         with pytest.raises(
-            tf.errors.UnavailableError, match=r"No step has ended for 0\.2 s, and a task of the cluster"
+            tf.errors.UnavailableError, match=r"No step has finished for 0\.2 s, and a task of the cluster"
         ):
             with train.SingularMonitoredSession(master=target) as session:
                 session.run(step)
-    assert any("What waits for it is ended." in message for message in tf_log.messages)
+    assert any("Cancelling the operations that wait for it." in message for message in tf_log.messages)
 
 
 def test_the_thread_ends_with_the_session(silent: Any, target: str) -> None:

@@ -231,7 +231,7 @@ def test_saver_of_another_graph(graph: Any, tmp_path: Any) -> None:
     text = r"^Cannot interpret feed_dict key as Tensor: The name 'foreign_saver/Const:0' refers to a Tensor which does "
     with pytest.raises(TypeError, match=text) as raised:
         train.Supervisor(logdir=str(tmp_path / "new"), saver=FOREIGN_SAVER)
-    assert "was made for another graph: make it where the Supervisor's graph is the default" in str(raised.value)
+    assert "was created for another graph: create it while the Supervisor's graph is the default" in str(raised.value)
     assert os.listdir(tmp_path) == []
     # Without a directory it's never used.
     with train.Supervisor(saver=FOREIGN_SAVER).managed_session():
@@ -242,7 +242,7 @@ def test_summary_op_of_another_graph(graph: Any, tmp_path: Any) -> None:
     with pytest.raises(ValueError) as raised:
         train.Supervisor(logdir=str(tmp_path / "new"), summary_op=FOREIGN)
     assert NOT_OF_THIS_GRAPH in str(raised.value)
-    assert str(raised.value).endswith("It was given as summary_op: give one of the Supervisor's graph.")
+    assert str(raised.value).endswith("It was passed as summary_op: pass one from the Supervisor's graph.")
     assert os.listdir(tmp_path) == []
 
 

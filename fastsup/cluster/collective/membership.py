@@ -152,7 +152,7 @@ class Membership:
     def _check_known(self, processes: dict[str, str]) -> None:
         again = [name for name, process in processes.items() if self._known.get(name, process) != process]
         if again:
-            raise lost_task_error(f"{', '.join(again)} was restarted since the last training of this process")
+            raise lost_task_error(f"{', '.join(again)} was restarted after this process last trained")
 
     # Training.
 
@@ -214,7 +214,7 @@ class Membership:
             return all(peer.status and peer.status.knows_save == self.status.save_after for peer in self._others)
 
         if not self._watch.hurry_until(lambda: self._watch.loss is not None or know(), _STOP_SECS):
-            raise lost_task_error(f"A task hasn't answered for {_STOP_SECS:.0f} s to a request to take part in a save")
+            raise lost_task_error(f"A task hasn't answered for {_STOP_SECS:.0f} s to a request to join a save")
         return self.status.save_after
 
     def _learn(self, name: str, status: TaskStatus) -> None:

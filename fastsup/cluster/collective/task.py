@@ -85,12 +85,12 @@ def _check_roles(members: Any) -> None:
     others = [role for role in roles if role not in (*_ROLES, TaskType.EVALUATOR)]
     if others:
         raise ValueError(
-            f'{_STRATEGY} trains on the "chief" and the "worker" tasks alone: TF_CONFIG["cluster"] has {others} too. '
+            f'{_STRATEGY} trains only on the "chief" and "worker" tasks: TF_CONFIG["cluster"] also has {others}. '
             + (
-                "It keeps a copy of the variables on each of them. Leave out the parameter servers; or train without a "
-                "strategy, by between-graph replication, which uses them."
+                "Each of these tasks keeps a copy of the variables. Remove the parameter servers; or train without a "
+                "strategy, because between-graph replication uses them."
                 if others == [TaskType.PS]
-                else "Give those tasks one of the two roles, or leave them out."
+                else "Give those tasks one of the two roles, or remove them."
             )
         )
     if not set(roles) & set(_ROLES):

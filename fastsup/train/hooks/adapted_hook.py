@@ -129,7 +129,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Prepares for the runs of a session."""
-        self._give_up(RuntimeError("The session was replaced with another one."))
+        self._give_up(RuntimeError("The session was replaced by another session."))
         self._runs = 0
         self._is_skipped = False
         self._loop.session = session
@@ -211,7 +211,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             try:
                 self.loop_hook.on_error(self._loop, error)
             except Exception:
-                logging.error("on_error of the hook %r has failed", self.loop_hook, exc_info=True)
+                logging.error("on_error of the hook %r failed", self.loop_hook, exc_info=True)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._is_skipped = True

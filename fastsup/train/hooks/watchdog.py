@@ -44,7 +44,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
             raise TypeError(f"timeout_secs must be a number of seconds, got {timeout_secs!r}.")
         if not 0 < timeout_secs < math.inf:
             raise ValueError(
-                f"timeout_secs must be positive and finite, got {timeout_secs!r}. To watch nothing, leave the hook out."
+                f"timeout_secs must be positive and finite, got {timeout_secs!r}. To watch nothing, omit the hook."
             )
         check_flag(stop=stop)
         self._timeout_secs = float(timeout_secs)
@@ -108,7 +108,7 @@ class _Watch:
         logging.error(
             "WatchdogHook: no step has finished for %g seconds. %s\n%s",
             self._timeout_secs,
-            "The session is ended." if self._stop else "Its stop argument would end the session.",
+            "Ending the session." if self._stop else "Its stop argument would end the session.",
             "\n".join(describe_thread(thread) for thread in threads if thread is not threading.current_thread()),
         )
 
@@ -116,7 +116,7 @@ class _Watch:
         error = errors.DeadlineExceededError(
             None,
             None,
-            f"WatchdogHook has ended the session: no step had finished for timeout_secs={self._timeout_secs:g} "
+            f"WatchdogHook ended the session: no step finished for timeout_secs={self._timeout_secs:g} "
             "seconds. "
             "The log shows each thread's position.",
         )

@@ -2,7 +2,8 @@ from cython cimport final
 
 from fastsup.train.engine cimport RunRequest, StepEngine
 
-# The fields of the wrapped sessions that each step reads: compiled, so that it compares and reads them without a look-up.
+# The fields of the wrapped sessions that each step reads: compiled, so that it compares and reads them without a
+# look-up.
 cdef class WrappedBase:
     cdef public object _sess
     cdef public bint _wrapped_is_stoppable
@@ -15,13 +16,13 @@ cdef class CoordinatedBase(WrappedBase):
 @final
 cdef class SessionChain:
     cdef object outermost
-    # Those that are as delivered, and what each of them wraps. None where there is another one, and for all that it wraps.
+    # The unmodified sessions, from the outermost inwards. From the first modified one on, all are None.
     cdef WrappedBase recoverable
     cdef object in_recoverable
     cdef CoordinatedBase coordinated
     cdef object in_coordinated
     cdef WrappedBase hooked
-    # The engine in which steps can start; None if a step has to go through each session.
+    # The engine in which steps can start; None if a step must go through each session.
     cdef StepEngine engine
 
     cdef bint is_current(self, object outermost) noexcept

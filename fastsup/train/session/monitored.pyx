@@ -1,6 +1,6 @@
-"""What a monitored session does for each step: it runs in the engine of its innermost session, or goes session by session.
+"""The step of a monitored session: in the engine of its innermost session if possible, otherwise session by session.
 
-SteppingFunction is a step as a function of its feeds: `make_callable`.
+SteppingFunction, which `make_callable` returns, runs a step as a function of its feeds.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -29,8 +29,7 @@ cdef extern from "Python.h":
 
 cdef object Coordinator = tf_coordinator.Coordinator
 
-# The classes that a monitored session nests, and for each the methods that a step would go through. A program may replace
-# these.
+# The classes that a monitored session nests, and for each the methods that a step calls. A program may replace them.
 cdef object RecoverableSession = None
 cdef object CoordinatedSession = None
 cdef object HookedSession = None
@@ -38,7 +37,7 @@ cdef dict original_methods = {}
 
 
 def set_session_classes(recoverable, coordinated, hooked):
-    """Takes the classes that a monitored session nests. wrapped_sessions.py calls it, which needs the bases below."""
+    """Sets the classes that a monitored session nests. wrapped_sessions.py, which imports the bases below, calls it."""
     global RecoverableSession, CoordinatedSession, HookedSession
     RecoverableSession, CoordinatedSession, HookedSession = recoverable, coordinated, hooked
     for kind in (recoverable, coordinated, hooked):
@@ -56,7 +55,7 @@ cdef class CoordinatedBase(WrappedBase):
 
 
 cdef bint is_unpatched(object session, object kind) except -1:
-    """True if a session is of a kind, and none of the methods that a step would go through was replaced."""
+    """Returns True if a session is of a class, and no method that a step calls was replaced."""
     if not isinstance(session, kind):
         return False
     replaced = getattr(session, "__dict__", ())
@@ -68,7 +67,7 @@ cdef bint is_unpatched(object session, object kind) except -1:
 
 @final
 cdef class SessionChain:
-    """The sessions that a monitored session nests, as they were when they were looked at."""
+    """A snapshot of the sessions that a monitored session nests."""
 
     def __init__(self, outermost):
         self.outermost = outermost
@@ -85,7 +84,7 @@ cdef class SessionChain:
                 self.engine = session._engine
 
     cdef bint is_current(self, object outermost) noexcept:
-        """True if the sessions are still the same."""
+        """Returns True if the sessions are still the same."""
         return (
             outermost is self.outermost
             and (self.recoverable is None or self.recoverable._sess is self.in_recoverable)
@@ -94,7 +93,7 @@ cdef class SessionChain:
         )
 
     cdef object stop_event(self):
-        """The event that the coordinator sets to stop the loop; None for a coordinator of another kind."""
+        """Returns the event that the coordinator sets to stop the loop; None for a coordinator of another kind."""
         coordinator = self.coordinated._coord
         if type(coordinator) is Coordinator and type(coordinator._stop_event) is Event:
             return coordinator._stop_event
@@ -102,10 +101,10 @@ cdef class SessionChain:
 
 
 cdef bint takes_last_result(object feed_fn) except -1:
-    """Whether a function that makes feeds takes the result of the previous step.
+    """Returns True if a feed function takes the previous step's result.
 
-    False if it can be called without arguments, unless its first parameter is named `last_result`: one of that name gets
-    the last result even if it has a default.
+    Returns False if it can be called without arguments, unless its first parameter is named `last_result`. A parameter
+    with that name gets the last result even if it has a default.
     """
     if not callable(feed_fn):
         raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
@@ -136,10 +135,10 @@ cdef bint can_take(object signature, tuple arguments) except -1:
 
 
 cdef class MonitoredSessionBase:
-    """What `MonitoredSession` and `SingularMonitoredSession` do for each step."""
+    """The steps of `MonitoredSession` and `SingularMonitoredSession`."""
 
     cdef SessionChain current_chain(self):
-        """The nested sessions. They change when a session is recovered or closed, or a program replaces one."""
+        """Returns the nested sessions. They change when a session is recovered, closed, or replaced by the program."""
         cdef SessionChain chain = self.chain
         if chain is None or not chain.is_current(self._sess):
             self.chain = chain = SessionChain(self._sess)
@@ -155,7 +154,7 @@ cdef class MonitoredSessionBase:
         except Exception as error:
             if not chain.outermost._recovers_from(error):
                 raise
-        # In a new session, which the outermost one makes.
+        # Run in a new session, which the outermost session creates.
         return self.step_through(request)
 
     cdef object step_through(self, RunRequest request):
@@ -174,7 +173,7 @@ cdef class MonitoredSessionBase:
         return self.step(new_request(fetches, feed_dict, options, run_metadata))
 
     def run_without_hooks(self, fetches, feed_dict=None):
-        """Runs one step that no hook sees; a preemption is recovered from as in `run`.
+        """Runs one step without hooks. Recovers from a preemption, as `run` does.
 
         Args:
           fetches: as for `tf.compat.v1.Session.run`.
@@ -190,7 +189,7 @@ cdef class MonitoredSessionBase:
         return still_open(self._sess).run_without_hooks(fetches, feed_dict)
 
     def should_stop(self):
-        """Whether the loop should end: a hook, a thread or the program has requested it, or the session is closed."""
+        """Returns True if a hook, a thread or the program requested a stop, or if the session is closed."""
         cdef SessionChain chain
         session = self._sess
         if session is None or pending_signal():
@@ -198,33 +197,33 @@ cdef class MonitoredSessionBase:
         chain = self.current_chain()
         if chain.engine is not None and not chain.engine.should_stop:
             coordinator = chain.coordinated._coord
-            # A coordinator with an error to raise has been stopped.
+            # A coordinator that has an error to raise is already stopped.
             if type(coordinator) is Coordinator and not coordinator.should_stop():
                 return False
         return session.should_stop()
 
     def run_loop(self, fetches, steps=None, feed_fn=None):
-        """Runs step after step: the training loop itself, until `should_stop()`.
+        """Runs the training loop: steps until `should_stop()` returns True.
 
-        `last_result` is the last step's result. It is set when the loop ends, also by an error. With a `feed_fn`, it is
-        set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
+        `last_result` is the last step's result. It is set when the loop ends, even after an error. With a `feed_fn`, it
+        is set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
 
         Args:
           fetches: what to fetch in each step, as for `run`.
-          steps: steps after which to return, or None for no limit but `should_stop()`.
-          feed_fn: function that returns the feed_dict of a step, or None. It is called once before each step: without
-            arguments if it can be, else with the result of the last step (None before the first step). A first parameter
+          steps: number of steps after which to return; None to run until `should_stop()`.
+          feed_fn: function that returns the feed_dict of a step, or None. It is called once before each step, without
+            arguments if possible, otherwise with the last step's result (None before the first step). A first parameter
             named `last_result` always gets that result.
 
         Returns:
           The last step's result; None if no step was run.
 
         Raises:
-          RuntimeError: the session is closed.
-          ValueError: `steps` is negative.
-          TypeError: `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
-          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` is then the last
-          successful step's result.
+          RuntimeError: If the session is closed.
+          ValueError: If `steps` is negative.
+          TypeError: If `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
+          Exception: Any error that `run` raises, including OutOfRangeError, which ends a `with` block normally.
+            `last_result` is then the last successful step's result.
         """
         cdef RunRequest request = new_request(fetches, None, None, None)
         request.steps_left = INT64_MAX
@@ -240,7 +239,7 @@ cdef class MonitoredSessionBase:
         return self.loop(request, feed_fn, takes_result)
 
     cdef object loop(self, RunRequest request, object feed_fn, bint takes_result):
-        """The loop: each iteration runs one step, or all steps until the engine has to check something."""
+        """Runs the loop. Each iteration runs one step, or all steps until the engine must check something."""
         cdef SessionChain chain
         cdef bint runs_itself = self.runs_itself()
         cdef object result = None
@@ -259,7 +258,7 @@ cdef class MonitoredSessionBase:
                 else:
                     result = self.run(request.fetches) if feed_fn is None else self.run(request.fetches, request.feed_dict)
                     request.steps_left -= 1
-                request.last_result = None  # Of a session that was lost.
+                request.last_result = None  # Clear the result from a session that was lost.
                 if feed_fn is not None:
                     self.last_result = result
                 PyErr_CheckSignals()
@@ -270,23 +269,23 @@ cdef class MonitoredSessionBase:
         return result
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):
-        """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
+        """Returns a function that runs a step with hooks, like `run`, with arguments that are resolved in advance.
 
-        It is for programs that alternate between several sets of fetches. After a preemption it runs in the new
-        session.
+        Use it in programs that alternate between several sets of fetches. After a preemption, the function runs in the
+        new session.
 
         Args:
           fetches: what to fetch, as for `run`.
           feed_list: list of the fed elements, like the keys of the `feed_dict` of `run`; None for nothing.
-          accept_options: whether the function takes `options` and `run_metadata`, as `run` does.
+          accept_options: whether the function accepts `options` and `run_metadata`, as `run` does.
 
         Returns:
-          A function that takes the values to feed, in the order of `feed_list`, and returns what `run` returns.
+          A function that takes the values to feed, in the order of `feed_list`, and returns the result of `run`.
 
         Raises:
-          RuntimeError: the session is closed.
-          TypeError: `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
-          ValueError: `fetches` names elements that the graph doesn't have.
+          RuntimeError: If the session is closed.
+          TypeError: If `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
+          ValueError: If `fetches` names elements that the graph doesn't have.
         """
         self.check_open()
         if feed_list is not None and not isinstance(feed_list, (list, tuple)):
@@ -300,7 +299,7 @@ cdef class MonitoredSessionBase:
         return self.step(new_request(fetches, feed_dict, None, None))
 
     cdef bint runs_itself(self) except -1:
-        """True if `run` isn't overridden."""
+        """Returns True if `run` isn't overridden."""
         return type(self).run is MonitoredSessionBase.run and "run" not in self.__dict__
 
     cdef int check_open(self) except -1:
@@ -309,7 +308,7 @@ cdef class MonitoredSessionBase:
 
 
 cdef object own_copy(object fetches):
-    """The same structure, in objects that no other code changes."""
+    """Copies a structure of fetches, so that no other code can change it."""
     cdef list attributes
     if type(fetches) is list:
         return [own_copy(item) for item in fetches]
@@ -323,21 +322,21 @@ cdef object own_copy(object fetches):
     if attributes is not None:
         copied = copy(fetches)
         for name, value in attributes:
-            # Also of a frozen class.
+            # This also works for frozen classes.
             PyObject_GenericSetAttr(copied, name, own_copy(value))
         return copied
     return fetches
 
 
 cdef class SteppingFunction:
-    """A step of a monitored session as a function of its feeds. Made by `make_callable`."""
+    """A step of a monitored session as a function of its feeds. Created by `make_callable`."""
 
     cdef MonitoredSessionBase session
     cdef object fetches
     cdef list feed_list
     cdef bint accept_options
     cdef bint runs_itself
-    # The plan of these fetches and feeds, and the plans of the session that it is one of.
+    # The plan of these fetches and feeds, and the session's plans that contain it.
     cdef Plan plan
     cdef dict plans
 
@@ -376,14 +375,14 @@ cdef class SteppingFunction:
         return self.session.run_step(self.fetches, feed_dict)
 
     cdef int bring_plan(self, dict feed_dict) except -1:
-        """Moves the plan to the place that the session checks first."""
+        """Makes the plan the first one that the session checks."""
         cdef SessionChain chain = self.session.current_chain()
         cdef SessionRunner runner
         if chain.engine is None or chain.engine.runner is None or chain.hooked._sess is not chain.engine.runner:
             return 0
         runner = chain.engine.runner
         if self.plans is not runner.cache.plans:
-            # Another session, or one that has dropped its plans.
+            # The session is new, or dropped its plans.
             if not runner.lifetime.open:
                 return 0
             self.plan = runner.find_plan(self.fetches, feed_dict, False)
@@ -391,7 +390,7 @@ cdef class SteppingFunction:
         elif self.plan is not None:
             runner.finder.put_first(self.plan)
         if self.plan is not None and self.plan.callable is None:
-            self.plans = None  # Not the one to run: that one is made in the run.
+            self.plans = None  # This plan isn't the one to run. That plan is created in the run.
         elif self.plan is not None and self.plan.cached_fetches is None:
             runner.finder.know_plan_by(self.plan, self.fetches, feed_dict)
         return 0

@@ -117,8 +117,8 @@ _TFProfilerHook = tf_hooks.ProfilerHook
 
 _CANT_CLOSE = "The session can't be closed"
 _NEEDS_GRAPH = (
-    "A session runs a graph, and TensorFlow executes eagerly here: make the model, the hooks and the session within "
-    "`with tf.Graph().as_default():`, or call tf.compat.v1.disable_eager_execution() where the program begins."
+    "A session runs a graph, but TensorFlow is executing eagerly: create the model, the hooks and the session within "
+    "`with tf.Graph().as_default():`, or call tf.compat.v1.disable_eager_execution() at the start of the program."
 )
 
 # The errors after which a session recovers. They are looked up after an error, because a program may replace them here.

@@ -102,8 +102,10 @@ class _ServerWatch:
         if tasks and not ended:
             return True  # A step that needs a task without a connection fails on its own. This one waits for others.
         which = ", ".join(silent.values()) or f"a task of the cluster of {target}"
-        text = f"No step has ended for {STILL_SECS:g} s, and {which} hasn't answered for {ANSWER_SECS:g} s"
-        logging.error("%s. Its machine, its network or its process stands still. What waits for it is ended.", text)
+        text = f"No step has finished for {STILL_SECS:g} s, and {which} hasn't answered for {ANSWER_SECS:g} s"
+        logging.error(
+            "%s. Its machine, network or process is unresponsive. Cancelling the operations that wait for it.", text
+        )
         if ended:
             return True
         # TF_CONFIG doesn't name the tasks. A step that waits for the task may continue to wait, because TensorFlow's

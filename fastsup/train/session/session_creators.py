@@ -34,7 +34,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         if scaffold and not hasattr(scaffold, "finalize"):
             raise AttributeError(
                 f"{type(scaffold).__name__!r} object has no attribute 'finalize': scaffold={scaffold!r} must be a "
-                "tf.compat.v1.train.Scaffold, or None for one that is taken from the graph."
+                "tf.compat.v1.train.Scaffold, or None to use the graph's."
             )
         self._recovery_wait_secs = recovery_wait_secs
         self._restore = restore

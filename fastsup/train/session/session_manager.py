@@ -566,7 +566,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
             awaited = f"the process that initializes or restores the model at {master}, usually the chief"
         else:
-            awaited = "a model of this process alone (master is ''), which no other process can make ready"
+            awaited = "a model in this process (master is ''), which no other process can initialize"
         while True:
             session = self._make_session(master, config)
             with self._closed_on_error(session):

@@ -48,7 +48,7 @@ def is_on(**intervals: Any) -> bool:
     try:
         return any(interval and interval > 0 for interval in intervals.values())
     except TypeError as error:
-        raise TypeError(f"{error}: {intervals} must be numbers, or 0 or None for none.") from None
+        raise TypeError(f"{error}: {intervals} must be numbers; pass 0 or None to disable them.") from None
 
 
 def _warn_of_nothing_written(summary_dir: Any, **intervals: Any) -> None:

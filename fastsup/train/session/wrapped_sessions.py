@@ -497,7 +497,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         try:
             unfinished.close()
         except Exception as error:
-            logging.error("A session that couldn't be got ready has not ended well: %s", error, exc_info=error)
+            logging.error("A session that couldn't be initialized also failed to close: %s", error, exc_info=error)
 
     def forget_session(self) -> None:
         """Drops the session and its coordinator, after the session was closed."""

@@ -56,7 +56,7 @@ def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
     try:
         tf_session._FetchHandler(graph, element, {})
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{error} It was given as {name}: give one of the Supervisor's graph.") from None
+        raise type(error)(f"{error} It was passed as {name}: pass one from the Supervisor's graph.") from None
 
 
 def check_saver(graph: ops.Graph, saver: Any) -> None:
@@ -73,8 +73,8 @@ def check_saver(graph: ops.Graph, saver: Any) -> None:
             graph.as_graph_element(name)
     except (KeyError, ValueError) as error:
         raise TypeError(
-            f"Cannot interpret feed_dict key as Tensor: {error.args[0]} saver={saver!r} was made for another graph: "
-            "make it where the Supervisor's graph is the default graph."
+            f"Cannot interpret feed_dict key as Tensor: {error.args[0]} saver={saver!r} was created for another "
+            "graph: create it while the Supervisor's graph is the default graph."
         ) from None
 
 

@@ -273,8 +273,8 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         profiler = check_profiler(profiler)
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(
-                f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
-                "executor of their SessionManager, so pass executor to that."
+                f"executor={executor!r} and session_manager={session_manager!r} were both given: sessions use the "
+                "executor of their SessionManager, so pass executor to the SessionManager."
             )
         check_flag(async_save=async_save)
         if doubt := doubt_about_text("is_chief", is_chief):
