@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "check_no_pattern",
     "check_number",
     "check_plain_function",
+    "check_position",
     "check_range",
     "check_step_function",
     "check_takes",
@@ -138,6 +139,24 @@ def path_argument(name: str, value: Any, what: str) -> Any:
         return os.fspath(value)
     except TypeError as error:
         raise TypeError(f"{error}: {name}={value!r} must be the path of a {what}.") from None
+
+
+def check_position(state: Any, names: Collection[str], kind: str) -> None:
+    """Refuses the saved position of batches of another kind.
+
+    Args:
+      state: the saved position.
+      names: the names that the position of this kind of batches has.
+      kind: the kind of batches, for the message.
+
+    Raises:
+      ValueError: If a name is missing.
+    """
+    if not isinstance(state, Mapping) or any(name not in state for name in names):
+        raise ValueError(
+            f"The checkpoint has the position of other batches, {state!r:.200}, than those of {kind}. Resume with the "
+            "same kind of data, or use another directory."
+        )
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:

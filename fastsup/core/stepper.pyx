@@ -19,6 +19,7 @@ from fastsup.core.drive cimport (
     FS_ENDED, FS_NOTHING_DUE, FS_STEP_FAILED, FS_STEP_RAISED, fs_drive_call_due, fs_drive_failed, fs_drive_is_done,
     fs_drive_run, fs_drive_step_done, fs_drive_steps_done, fs_drive_steps_until_due, fs_steady_clock
 )
+from fastsup.core.errors import safe_repr
 from fastsup.core.loop_header cimport FS_GO_ON, FS_STOP
 
 # After this many steps, other threads get a turn to run.
@@ -194,15 +195,13 @@ cdef class BlockStep(Stepper):
         takes_results = self.takes_results()
         self.results = None  # Clear the previous call's results.
         try:
-            made, self.result, self.results = self.run_steps(limit, max(seconds, 0.0), takes_results)
+            returned = self.run_steps(limit, max(seconds, 0.0), takes_results)
         except StopIteration:
             return FS_ENDED
         except Exception as error:
             self.error = error
             return FS_STEP_RAISED
-        steps = made
-        if not 1 <= steps <= limit:
-            raise RuntimeError(f"run_steps of {self.function!r} must run 1 to {limit} steps, but ran {steps}.")
+        steps = self.take_returned(returned, limit, takes_results)
         if getattr(self.function, "has_more", False) is True:
             drive.clock = &stopped_clock
         self.steps_before = drive.loop.steps
@@ -211,6 +210,28 @@ cdef class BlockStep(Stepper):
         if takes_results and event == FS_NOTHING_DUE:
             return fs_drive_call_due(drive)
         return event
+
+    cdef int64_t take_returned(self, object returned, int64_t limit, bint takes_results) except -1:
+        """Takes over what `run_steps` returned. Returns the number of steps."""
+        cdef int64_t steps
+        if not isinstance(returned, (tuple, list)) or len(returned) != 3:
+            raise RuntimeError(
+                f"run_steps of {self.function!r} must return the number of steps, the last step's result, and the "
+                f"results of all steps or None. It returned {safe_repr(returned)}."
+            )
+        made, self.result, results = returned
+        steps = made
+        if not 1 <= steps <= limit:
+            raise RuntimeError(f"run_steps of {self.function!r} must run 1 to {limit} steps, but ran {steps}.")
+        if takes_results and steps > 1:
+            shape = getattr(results, "shape", None)
+            if results is None or (shape is not None and (len(shape) == 0 or shape[0] != steps)):
+                raise RuntimeError(
+                    f"run_steps of {self.function!r} must return the results of its {steps} steps, as arrays whose first "
+                    f"dimension is the step, because with_results is True. It returned {safe_repr(results)}."
+                )
+        self.results = results
+        return steps
 
     cdef bint takes_results(self) except -1:
         """Returns True if a hook accepts the results of all steps in the next call."""

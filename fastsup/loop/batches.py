@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
+from fastsup.core.checks import check_plain_function, check_position, check_takes, suggest_keywords
 from fastsup.steps.batch_call import BatchCall
 
 __all__ = ["Epochs", "bind_batches", "has_batches"]
@@ -141,7 +141,11 @@ class Epochs:
 
         Args:
           state: the result of `state_dict`.
+
+        Raises:
+          ValueError: If the position is that of other batches.
         """
+        check_position(state, ("epoch", "batch", "position"), "fastsup.loop.Epochs")
         self._epoch, self._batch, self.position = state["epoch"], state["batch"], state["position"]
         self._iterator = None
         at_epoch, length = self.position - self._batch, self.batches_per_epoch

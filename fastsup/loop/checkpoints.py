@@ -420,6 +420,15 @@ class Checkpoints(PeriodicHook):
                 f"{path} has no state {', '.join(missing)}: it has {', '.join(names)}. Give the states the names that "
                 "they were saved with, or use another directory."
             )
+        known = {state.name for state in self._states}
+        left = sorted(name for name in there if name not in known and not name.startswith(_HOOK))
+        if left:
+            _logger.warning(
+                "%s also has the state %s, which the program doesn't save: later checkpoints lack it. Add it to the "
+                "states to keep it.",
+                path,
+                ", ".join(left),
+            )
         present = [*self._states, *(state for state in hooks if state.name in there)]
         try:
             return [(state, state.read(path, there[state.name])) for state in present]

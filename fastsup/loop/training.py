@@ -146,15 +146,35 @@ def train(
     ready += hooks
     ready += [] if saver is None else [saver]
     ready += [ProgressHook(values=values)] if progress else []
+    early_stopping = None
     if patience is not None and metric is not None and mode is not None:
-        ready.append(EarlyStoppingHook(metric, mode, patience, restore_best=saver))
+        early_stopping = EarlyStoppingHook(metric, mode, patience, restore_best=saver)
+        ready.append(early_stopping)
     try:
         loop = StepLoop(bound, ready, max_steps, resume_from=saver)
         loop.run()
     finally:
         for writer in writers:
             writer.close()
-    if max_steps is not None and not loop.should_stop():
+    _warn_about_end(loop, max_steps, epochs, early_stopping)
+    return loop
+
+
+def _warn_about_end(loop: StepLoop, max_steps: int | None, epochs: int | None, early_stopping: Any) -> None:
+    """Warns about training that ended before `max_steps`, or that was finished before."""
+    if loop.restored_step is not None and not loop.steps:
+        end, remedy = "at the end of the data", "pass more epochs"
+        if early_stopping is not None and early_stopping.stopped:
+            end, remedy = "where early stopping ended training", "pass a larger patience"
+        elif max_steps is not None and loop.restored_step >= max_steps:
+            end, remedy = f"not before max_steps={max_steps}", "pass a larger max_steps"
+        _logger.warning(
+            "No step was run: the checkpoint of global step %d is %s. To continue training, %s.",
+            loop.restored_step,
+            end,
+            remedy,
+        )
+    elif max_steps is not None and not loop.should_stop():
         remedy = "pass a list or a function of the epoch's number as data" if epochs is None else "pass more epochs"
         _logger.warning(
             "The data ended at global step %d, before max_steps=%d. To repeat it, %s.",
@@ -162,13 +182,6 @@ def train(
             max_steps,
             remedy,
         )
-    elif max_steps is None and loop.restored_step is not None and not loop.steps:
-        _logger.warning(
-            "No step was run: the checkpoint of global step %d is at the end of the data. To continue "
-            "training, pass more epochs.",
-            loop.restored_step,
-        )
-    return loop
 
 
 class _NumbersOfSteps:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsup.core.checks import check_flag, suggest_keywords
+from fastsup.core.checks import check_flag, check_position, suggest_keywords
 from fastsup.steps.rows import take_rows
 
 if TYPE_CHECKING:
@@ -227,8 +227,8 @@ class ArrayBatches(_State):
         return order
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position and the seed, for a `fastsup.loop.Checkpoints`."""
-        return {"position": self._position, "seed": self.seed}
+        """Returns the position, the seed and the sizes, for a `fastsup.loop.Checkpoints`."""
+        return {"position": self._position, "seed": self.seed, "rows": self.rows, "batch_size": self.batch_size}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resumes from a saved position.
@@ -237,8 +237,20 @@ class ArrayBatches(_State):
           state: the result of `state_dict`.
 
         Raises:
-          ValueError: If the position doesn't exist, or only one of the two objects uses `shuffle`.
+          ValueError: If the position doesn't exist, is that of other batches, or only one of the two objects uses
+            `shuffle`.
         """
+        check_position(state, ("position", "seed"), "fastsup.ArrayBatches")
+        sizes = state.get("rows", self.rows), state.get("batch_size", self.batch_size)
+        if sizes != (self.rows, self.batch_size):
+            _logger.warning(
+                "The checkpoint has the position in %d rows with batch_size=%d, but there are %d rows and "
+                "batch_size=%d: training continues at other rows. To train on other data from its first batch, use "
+                "another directory.",
+                *sizes,
+                self.rows,
+                self.batch_size,
+            )
         if (state["seed"] is None) != (self.seed is None):
             raise ValueError(
                 f"shuffle must be {state['seed'] is not None}, as when the checkpoint was saved, to resume from its "

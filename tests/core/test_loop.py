@@ -12,6 +12,7 @@ import types
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import fastsup.loop
@@ -869,3 +870,48 @@ def test_an_interrupt_before_the_first_step_leaves_a_loop_that_runs() -> None:
         with pytest.raises(KeyboardInterrupt):
             loop.run()
     assert loop.run() is None
+
+
+class Returning:
+    """A step whose `run_steps` returns what it is told."""
+
+    def __init__(self, returned: Any) -> None:
+        self.returned = returned
+
+    def __call__(self) -> float:
+        return 1.0
+
+    def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
+        return self.returned(limit)
+
+
+class TakingAll(Hook):
+    def begin(self, loop: Any) -> None:
+        self.due_every_run()
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        pass
+
+    def after_steps(self, loop: Any, values: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda n: None, r"must return the number of steps, the last step's result, .* It returned None\."),
+        (lambda n: (n, 1.0), r"must return the number of steps, .* It returned \(9, 1\.0\)\."),
+        (lambda n: (n + 1, 1.0, None), "must run 1 to 9 steps, but ran 10"),
+        (lambda n: (n, 1.0, None), r"must return the results of its 9 steps, as arrays .* It returned None\."),
+        (lambda n: (n, 1.0, np.ones(n + 7)), "must return the results of its 9 steps, as arrays"),
+        (lambda n: (n, 1.0, np.ones([])), "must return the results of its 9 steps, as arrays"),
+    ],
+)
+def test_what_run_steps_must_return(returned: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        StepLoop(Returning(returned), [TakingAll()], max_steps=9).run()
+
+
+def test_what_run_steps_may_return() -> None:
+    loop = StepLoop(Returning(lambda n: [min(n, 4), 2.0, np.ones(min(n, 4))]), [TakingAll()], max_steps=9)
+    assert (loop.run(), loop.global_step) == (2.0, 9)

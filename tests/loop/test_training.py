@@ -466,3 +466,51 @@ def test_results_without_numbers_are_warned_of(caplog: pytest.LogCaptureFixture)
             make()
     with pytest.raises(TypeError, match="hooks must be an iterable of"):
         StepLoop(float, Hook(), max_steps=1)  # type: ignore[arg-type]
+
+
+def counting() -> Any:
+    return lambda batch: float(np.sum(batch))
+
+
+def test_a_state_that_the_program_no_longer_saves_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    states: dict[str, Any] = {"model": {"w": 1}, "optimizer": {"m": 2}}
+    fastsup.loop.train(lambda: 1.0, max_steps=2, states=states, directory=tmp_path, progress=False)
+    del states["optimizer"]
+    fastsup.loop.train(lambda: 1.0, max_steps=4, states=states, directory=tmp_path, progress=False)
+    assert "also has the state optimizer, which the program doesn't save: later checkpoints lack it" in caplog.text
+    caplog.clear()
+    fastsup.loop.train(lambda: 1.0, max_steps=6, states=states, directory=tmp_path, progress=False)
+    assert "also has the state" not in caplog.text
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_position_of_other_batches_is_refused(tmp_path: Path, order: int) -> None:
+    data = [lambda epoch: [np.ones(2)] * 5, fastsup.ArrayBatches(np.ones(10), 2, epochs=None)][::order]
+    options: dict[str, Any] = {"states": {"x": {"y": 1}}, "directory": tmp_path, "progress": False}
+    fastsup.loop.train(counting(), data[0], max_steps=3, **options)
+    with pytest.raises(ValueError, match=r"The checkpoint has the position of other batches, .* Resume with the same"):
+        fastsup.loop.train(counting(), data[1], max_steps=6, **options)
+
+
+@pytest.mark.parametrize(("rows", "batch_size", "is_told"), [(10, 2, False), (12, 2, True), (10, 5, True)])
+def test_other_sizes_of_batches_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rows: int, batch_size: int, is_told: bool
+) -> None:
+    options: dict[str, Any] = {"states": {"x": {"y": 1}}, "directory": tmp_path, "progress": False}
+    fastsup.loop.train(counting(), fastsup.ArrayBatches(np.ones(10), 2, epochs=None), max_steps=1, **options)
+    batches = fastsup.ArrayBatches(np.ones(rows), batch_size, epochs=None)
+    fastsup.loop.train(counting(), batches, max_steps=2, **options)
+    assert ("training continues at other rows" in caplog.text) is is_told
+
+
+def test_a_finished_training_says_why_it_runs_no_step(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    options: dict[str, Any] = {"states": {"x": {"y": 1}}, "progress": False, "evaluate": lambda loop: 1.0}
+    options |= {"evaluate_steps": 2, "metric": "loss", "mode": "min"}
+    fastsup.loop.train(lambda: 1.0, max_steps=4, directory=tmp_path / "a", **options)
+    assert not caplog.text
+    fastsup.loop.train(lambda: 1.0, max_steps=3, directory=tmp_path / "a", **options)
+    assert "No step was run: the checkpoint of global step 4 is not before max_steps=3." in caplog.text
+    caplog.clear()
+    for _ in range(2):
+        fastsup.loop.train(lambda: 1.0, max_steps=40, directory=tmp_path / "b", patience=2, **options)
+    assert "is where early stopping ended training. To continue training, pass a larger patience." in caplog.text
