@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -31,6 +32,7 @@ class _LinesWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = path_argument("path", path, "file")
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+        self._check_header()
         _cut_unfinished_line(self.path)
         # Each line is passed to the operating system immediately, so a killed process loses none.
         self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115
@@ -56,6 +58,16 @@ class _LinesWriter:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
+
+    def _check_header(self) -> None:
+        """Refuses a file of another program, before anything is cut off or added."""
+        header = self._header().encode()
+        with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
+            if not header.startswith(file.read(len(header))):
+                raise ValueError(
+                    f"path={self.path!r} is a file with other content: it doesn't begin with {self._header().strip()!r}. "
+                    "Pass another path."
+                )
 
     def _write(self, text: str) -> None:
         data = text.encode()
@@ -121,6 +133,7 @@ class CsvWriter(_LinesWriter):
       path: the file. Its directory is created if it doesn't exist.
 
     Raises:
+      ValueError: If the file has other columns.
       OSError: If the file can't be written.
     """
 

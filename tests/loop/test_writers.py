@@ -144,3 +144,11 @@ def test_a_failed_save_names_the_file(tmp_path: Path) -> None:
     with small_files(), pytest.raises(OSError, match=r"File too large: '.*/\.saving-.*'"):
         StepLoop(int, [saver], steps=1).run()
     assert not list(tmp_path.glob("*save-*"))
+
+
+def test_a_table_with_other_columns_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("a,b\n1,2")
+    with pytest.raises(ValueError, match=r"mine.csv' is a file with other content: .* Pass another path"):
+        CsvWriter(path)
+    assert path.read_text() == "a,b\n1,2"
