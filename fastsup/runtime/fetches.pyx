@@ -90,7 +90,7 @@ cdef class FetchList(Fetch):
             self.calls_program = self.calls_program or item.calls_program
 
     cdef object build_item(self, list values, Py_ssize_t i):
-        """One item of the result."""
+        """Builds one item of the result."""
         return (<Fetch> self.items[i]).build(values)
 
     cdef object build(self, list values):

@@ -41,7 +41,7 @@ def lost_task_error(loss: str) -> errors.UnavailableError:
     return error
 
 
-# Maximum seconds to wait for the other tasks: until they know of a stop, have noticed a failure, or have left.
+# Maximum seconds to wait until the other tasks have received a stop, have detected a failure, or have left.
 _STOP_SECS = 30.0
 _FAILURE_SECS = 3.0
 _LEAVE_SECS = 10.0
@@ -177,7 +177,7 @@ class Membership:
         return self._stop is not None and self.status.runs >= self._stop[0]
 
     def ask_stop(self, reason: str, signal: int = 0) -> None:
-        """Makes all tasks stop after the next step. Returns when they know about the stop.
+        """Makes all tasks stop after the next step. Returns when they have received the request.
 
         Call this between two steps. No task can end the next step before this one has started it, so all tasks receive
         the request in time.

@@ -209,7 +209,7 @@ cdef class MonitoredSessionBase:
         is set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
 
         Args:
-          fetches: what to fetch in each step, as for `run`.
+          fetches: the fetches of each step, as for `run`.
           steps: number of steps after which to return; None to run until `should_stop()`.
           feed_fn: function that returns the feed_dict of a step, or None. It is called once before each step, without
             arguments if possible, otherwise with the last step's result (None before the first step). A first parameter
@@ -275,7 +275,7 @@ cdef class MonitoredSessionBase:
         new session.
 
         Args:
-          fetches: what to fetch, as for `run`.
+          fetches: the fetches, as for `run`.
           feed_list: list of the fed elements, like the keys of the `feed_dict` of `run`; None for nothing.
           accept_options: whether the function accepts `options` and `run_metadata`, as `run` does.
 

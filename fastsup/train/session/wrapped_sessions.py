@@ -255,12 +255,12 @@ class CoordinatedSession(WrappedSession, CoordinatedBase):
         self._stop_grace_period_secs = stop_grace_period_secs
 
     def _check_stop(self) -> bool:
-        # What made the coordinator stop, if it was an error, is raised here.
+        # Raise the error that stopped the coordinator, if there is one.
         self._coord.raise_requested_exception()
         return bool(self._coord.should_stop())
 
     def close(self) -> None:
-        """Stops the coordinator's threads and closes the session. Raises what one of the threads has raised."""
+        """Stops the coordinator's threads and closes the session. Raises the first error of a thread."""
         self._coord.request_stop()
         try:
             self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
@@ -317,7 +317,7 @@ class RecoverableSession(WrappedSession):
         self._failed_saves = FailureRow(max_recoveries, "failed saves", logging)
         # Whether a step has run with its hooks in the session. For sessions that don't count steps.
         self._has_run_step = False
-        # The error that was the last one of too many.
+        # The last error, after which the session gave up.
         self._given_up_with: Exception | None = None
         # The error for which the last session was abandoned, until a new one is created.
         self._lost_with: Exception | None = None
@@ -335,7 +335,7 @@ class RecoverableSession(WrappedSession):
                 )
                 self._pause(delay)
             except Exception as error:
-                # Why there had to be a new one is what matters.
+                # Report the loss of the session as the cause of the failed creation.
                 if self._lost_with is not None and error.__cause__ is None:
                     error.__cause__ = self._lost_with
                 raise
