@@ -65,8 +65,8 @@ class _LinesWriter:
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
             if not header.startswith(file.read(len(header))):
                 raise ValueError(
-                    f"path={self.path!r} is a file with other content: it doesn't begin with {self._header().strip()!r}. "
-                    "Pass another path."
+                    f"path={self.path!r} is a file with other content: it doesn't begin with "
+                    f"{self._header().strip()!r}. Pass another path."
                 )
 
     def _write(self, text: str) -> None:

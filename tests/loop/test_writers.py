@@ -59,6 +59,8 @@ def test_an_unfinished_line_is_cut_off(tmp_path: Path, writer: Any, name: str, l
         file.write(left)
     write(writer(path), "loss", 2.0, 4)
     assert rows_of(path) == [(2, "loss", 1.0), (4, "loss", 2.0)]
+    if writer is CsvWriter and not "step,time,name,value".startswith(left):
+        return  # The header comes first.
     path.write_text(left)
     write(writer(path), "loss", 2.0, 4)
     assert rows_of(path) == [(4, "loss", 2.0)]
