@@ -215,6 +215,7 @@ def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_pat
     assert result.returncode == 2
     assert "could not be written" in result.stderr
     assert (tmp_path / "out.csv").exists()
+    assert "50 steps in " in result.stdout  # The table keeps what the file would have kept.
 
 
 def test_interrupted(script: Path, run: Any) -> None:
