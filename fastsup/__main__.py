@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     doctor.add_parser(commands)
     pages.add_parser(commands)
     given = sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
     choices = commands.choices
     if given and given[0] not in (*choices, "--version", "-h", "--help"):
         hint = did_you_mean(given[0], (*choices, "--version", "--help"))

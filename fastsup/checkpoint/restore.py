@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 from tensorflow.python.framework import dtypes, errors, tensor_shape, tensor_util
+from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import saver as tf_saver
 
@@ -121,6 +122,12 @@ class CheckpointRestorer:
     def restore_checkpoint(self, path: str) -> None:
         """Restores one checkpoint."""
         cause = self._restore_or_explain(path)
+        if cause is not None and file_io.is_directory(path) and not file_io.file_exists(path + ".index"):
+            example = latest_intact_checkpoint(path) or os.path.join(path, "model.ckpt-N")
+            raise ValueError(
+                f"The passed save_path is not a valid checkpoint: {path} is a directory. Pass the path of a checkpoint "
+                f"in it, such as {example}."
+            )
         if cause == MISSING:
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
         if cause is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from fastsup.common.versions import tensorflow_version
 
@@ -62,26 +64,39 @@ _ESTIMATOR = (
 
 
 class TensorFlow1Hint:
-    """A context that adds the remedy to Python's error about a name that the module `tensorflow` no longer has."""
+    """A context that adds the remedy to Python's error about a name that only TensorFlow 1 has."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        tensorflow = sys.modules.get("tensorflow")
-        if not isinstance(error, AttributeError) or tensorflow is None or error.obj is not tensorflow:
+        tensorflow: Any = sys.modules.get("tensorflow")
+        if not isinstance(error, AttributeError) or tensorflow is None:
             return
-        if error.name == "estimator":
+        name = _public_name(error, tensorflow)
+        if name == "tf.estimator":
             hint = _ESTIMATOR
-        elif error.name == "contrib" or hasattr(tensorflow.compat.v1, str(error.name)):
-            hint = _TF1.format(f"tf.{error.name}")
+        elif name:
+            hint = _TF1.format(name)
         else:
             return
         # Without the name, Python doesn't append a similar one.
         error.args, error.name = (f"{error}. {hint}",), None
 
 
+def _public_name(error: AttributeError, tensorflow: Any) -> str | None:
+    """Returns the TensorFlow 1 name that is missing, such as "tf.train.Saver", or None if the error isn't about one."""
+    v1, name = tensorflow.compat.v1, str(error.name)
+    if error.obj is tensorflow:
+        return f"tf.{name}" if name in ("contrib", "estimator") or hasattr(v1, name) else None
+    for part, module in list(vars(tensorflow).items()):
+        if module is error.obj and hasattr(getattr(v1, part, None), name):
+            return f"tf.{part}.{name}"
+    return None
+
+
 SWITCH = "set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"
+_NO_KERAS = "Keras cannot be imported."
 _NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
 
 
@@ -95,7 +110,7 @@ def install_command() -> str:
 
 
 class Keras2Hint:
-    """A context that adds the remedy to TensorFlow's error about a function that only Keras 2 has."""
+    """A context that adds the remedy to TensorFlow's error about a function of Keras 2, or about missing Keras 2."""
 
     def __enter__(self) -> None:
         pass
@@ -107,3 +122,7 @@ class Keras2Hint:
                 "Under Keras 3 use tf.keras.layers."
             )
             error.args = (f"{error} {hint}",)
+        elif (
+            isinstance(error, ImportError) and str(error).startswith(_NO_KERAS) and "TF_USE_LEGACY_KERAS" in os.environ
+        ):
+            error.msg = f"{error} TF_USE_LEGACY_KERAS is set, which requires Keras 2: {install_command()}."

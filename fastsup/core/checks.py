@@ -529,7 +529,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 # The call itself failed, not the function.
-                names = [name for name in inspect.signature(function).parameters if name != "self"]
+                names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
                 hint = next((did_you_mean(name, names) for name in kwargs if name not in names), "")
                 error.args = (f"{error}.{hint}" if hint else str(error),)
             raise

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import NamedTuple
 
+from fastsup.core import checks
+
 __all__ = ["NO_ORIGIN", "PlanExecutor", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
 
 # Packages whose frames don't belong to the program.
@@ -70,9 +72,11 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _package(frame) in _LIBRARIES:
-        # TensorFlow's wrappers around its own functions have names without meaning to the user.
-        package, is_wrapper = _package(frame), "/util/" in frame.f_code.co_filename
-        if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
+        # Wrappers around functions have names without meaning to the user.
+        package, name = _package(frame), frame.f_globals.get("__name__")
+        if (package == "fastsup" and name != checks.__name__) or (
+            package == "tensorflow" and "/util/" not in frame.f_code.co_filename
+        ):
             call = frame
         frame = frame.f_back
     lines = _program_lines(frame)

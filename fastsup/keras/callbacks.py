@@ -79,7 +79,8 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
     """
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return list(callbacks.callbacks)
-    return [callback for callback in _tree.flatten(callbacks) if callback is not None]
+    # As Keras does. It reports a member that isn't a callback.
+    return list(_tree.flatten(callbacks)) if callbacks else []
 
 
 def batch_methods(callback: Any, kind: str) -> list[str]:

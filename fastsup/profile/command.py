@@ -145,7 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
             failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0 or failed
             if before is not None:
                 print_at_the_end(compare(before, as_dict(profiler.report())))
-            shows_table = arguments.table or not (paths or before or summaries)
+            # If a file failed, the table is what remains of the profile.
+            shows_table = arguments.table or failed or not (paths or before or summaries)
             if shows_table:
                 print_at_the_end(lines_of(profiler.report()))
             if end_line and (shows_table or before):

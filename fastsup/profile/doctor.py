@@ -12,7 +12,7 @@ from typing import Any
 
 from fastsup.common.absent_names import SWITCH, install_command
 from fastsup.common.script import add_script
-from fastsup.common.versions import TENSORFLOWS, version_of
+from fastsup.common.versions import TENSORFLOWS, tensorflow_version, version_of
 from fastsup.profile.doctor_script import examine
 from fastsup.profile.numbers import cores, duration
 from fastsup.profile.recording.recorder import Recorder
@@ -56,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         version = version_of(name)
         if version is not None:
             print(f"{name} {version}")
-    print(layers_of_keras_2())
+    if tensorflow_version() is not None:
+        print(layers_of_keras_2())
     _print_core()
     works = _print_sessions()
     if works:
@@ -111,13 +112,14 @@ def _print_sessions() -> bool:
     """Prints the cost of a small step in each executor. Returns False if no session works."""
     print()
     try:
-        import tensorflow as tf
-
+        # Without TensorFlow, the error of fastsup.runtime names the extras that install it.
         from fastsup.runtime.callables import passes_buffers
         from fastsup.runtime.executor import EXECUTORS
     except ImportError as error:
         print(f"No sessions: {error}")
         return False
+    import tensorflow as tf
+
     with tf.Graph().as_default() as graph:
         weights = tf.compat.v1.get_variable("weights", [10], use_resource=True)
         step = tf.compat.v1.assign_add(weights, [0.1] * 10).op

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +20,8 @@ __all__ = ["ProfileSummaries"]
 _TAG = "profile"
 # Characters that the name of a series can't contain.
 _NOT_IN_A_TAG = re.compile(r"[^\w./-]+")
+
+_files = itertools.count()
 
 _Key = tuple[str, str, str, str]
 
@@ -37,21 +41,24 @@ class ProfileSummaries:
 
     Raises:
       ImportError: If TensorFlow, which writes the file, isn't installed.
-      tf.errors.OpError: If the directory can't be created.
+      tf.errors.OpError: If the directory or the file can't be created.
     """
 
     def __init__(self, directory: str) -> None:
         try:
-            from tensorflow.python.client import _pywrap_events_writer
-            from tensorflow.python.lib.io import file_io
+            from tensorflow.core.util import event_pb2
+            from tensorflow.python.lib.io import file_io, tf_record
         except ImportError as error:
             raise ImportError(
                 "Summaries require TensorFlow, which isn't installed: pip install 'fastsup[cpu]'."
             ) from error
         if not file_io.is_directory(directory):
             file_io.recursive_create_dir(directory)
-        # Not a FileWriter, because its thread would outlive the profile.
-        self._writer = _pywrap_events_writer.EventsWriter(os.path.join(directory, "events"))
+        # TensorFlow's EventsWriter ignores failed writes, and the thread of its FileWriter would outlive the profile.
+        # This writes a file with the same name and records.
+        unique = f"{int(time.time()):010}.{socket.gethostname()}.{os.getpid()}.{next(_files)}"
+        self._writer = tf_record.TFRecordWriter(os.path.join(directory, f"events.out.tfevents.{unique}"))
+        self._writer.write(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
         self._before: dict[_Key, int] = {}
         self._steps = 0
         self._wall_ns = 0
@@ -62,6 +69,9 @@ class ProfileSummaries:
 
         Args:
           report: the report.
+
+        Raises:
+          tf.errors.OpError: If the file can't be written.
         """
         if report.steps == self._steps:
             return
@@ -76,8 +86,8 @@ class ProfileSummaries:
                 _add_text(event.summary, f"{_TAG}/{tag}", text)
         self._before = {_key(row): row.times.total_ns for row in report.rows}
         self._steps, self._wall_ns = report.steps, report.wall_ns
-        self._writer.WriteEvent(event)
-        self._writer.Flush()
+        self._writer.write(event.SerializeToString())
+        self._writer.flush()
 
     def _numbers(self, report: Report) -> Iterator[tuple[str, float]]:
         """Yields the points of the curves: tags and numbers."""

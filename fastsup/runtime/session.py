@@ -156,7 +156,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def close(self) -> None:
         """Closes the session and frees its resources. A second call does nothing.
 
-        If a task of a cluster doesn't answer, the session is abandoned after 10 seconds, with a warning.
+        A session on a cluster is abandoned, with a warning, if closing it takes more than 10 seconds.
 
         Raises:
           tf.errors.OpError: If TensorFlow couldn't close the session.
@@ -380,7 +380,8 @@ def close_remote(close: Callable[[], None], target: object) -> bool:
     if call.has_returned(CLOSE_SECS):
         return True
     logging.warning(
-        "A session of %s couldn't be closed within %g s and is abandoned: a task of its cluster doesn't answer. See "
+        "A session of %s couldn't be closed within %g s and is abandoned. Either a task of its cluster doesn't answer, "
+        "or a run or an input pipeline of the session hasn't ended. See "
         "`python -m fastsup docs dropin#sessions-and-executors`.",
         target,
         CLOSE_SECS,

@@ -430,3 +430,17 @@ def test_wrong_arguments_of_add_metrics(make: Any, input_fn: Any) -> None:
         est.add_metrics(model, 5)
     with pytest.raises(TypeError, match=r"must return a dictionary of metrics, and returned None\.$"):
         est.add_metrics(model, lambda labels: None).evaluate(input_fn, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keyword", "near"),
+    [
+        (est.Estimator, "model_dirr", "model_dir"),
+        (est.Predictor, "follow_sec", "follow_secs"),
+        (est.TrainSpec, "max_step", "max_steps"),
+        (est.EvalSpec, "throttle_sec", "throttle_secs"),
+    ],
+)
+def test_a_misspelt_keyword(kind: Any, keyword: str, near: str) -> None:
+    with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{keyword}'. Did you mean '{near}'"):
+        kind(print, **{keyword: 1})

@@ -221,6 +221,17 @@ def test_a_damaged_newest_checkpoint_at_the_start(model: Model, tf_log: Any, fea
         est.Predictor(model.estimator, checkpoint_path=newest)(EXAMPLES)
 
 
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_directory_instead_of_a_checkpoint(model: Model, slash: str) -> None:
+    newest = model.estimator.latest_checkpoint()
+    given = model.estimator.model_dir + slash
+    with pytest.raises(
+        ValueError, match=f"valid checkpoint: {given} is a directory. Pass .* such as {newest}"
+    ) as raised:
+        est.Predictor(model.estimator, checkpoint_path=given)(EXAMPLES)
+    assert not isinstance(raised.value, train.NoIntactCheckpointError)
+
+
 def test_an_empty_state_file(model: Model) -> None:
     Path(model.estimator.model_dir, "checkpoint").write_text("")
     assert model.of_predict()["step"][0] == 3

@@ -234,10 +234,11 @@ def test_a_callback_gives_the_model_a_function_of_its_own(is_traced: bool, where
     assert found == expected
 
 
-def test_what_is_not_a_callback_is_refused_as_keras_refuses_it() -> None:
+@pytest.mark.parametrize("other", [3, None])
+def test_what_is_not_a_callback_is_refused_as_keras_refuses_it(other: Any) -> None:
     def run(model: Any) -> Any:
         with pytest.raises(AttributeError) as caught:
-            model.fit(X, X, verbose=0, callbacks=[3])
+            model.fit(X, X, verbose=0, callbacks=[other])
         return str(caught.value)
 
     expected, found = both(run, False)

@@ -517,6 +517,16 @@ def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
     assert "run_eagerly=True" in profiler.report().advice()
 
 
+def test_what_acceleration_spares_in_predictions_of_one_batch_is_not_advised_on_again() -> None:
+    model = small_model()
+    model.predict(X[:1], verbose=0)
+    with fastsup.HookProfiler() as profiler:
+        for _ in range(20):
+            model.predict(X[:1], verbose=0)
+    (cost,) = passes.costs_of_passes(profiler.report())
+    assert "of Keras's own work in calls of predict with one batch each" in cost.text
+
+
 def test_advice_for_pytorch_names_nothing_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     with fastsup.HookProfiler() as profiler:
         small_model().fit(X, Y, batch_size=1, verbose=0)

@@ -197,7 +197,6 @@ def test_unwritable_files_are_said_before_the_run(
         ),
         (["--versoin"], "there is no command '--versoin'. Did you mean '--version'?"),
         (["profile", "--table", "--"], "the following arguments are required: script"),
-        ([], "the following arguments are required: command"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,6 +204,12 @@ def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.Capture
         main(arguments)
     assert raised.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    output = capsys.readouterr().err
+    assert all(re.search(rf"^ +{name} +\w", output, re.MULTILINE) for name in ("run", "profile", "doctor", "docs"))
 
 
 def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_path: Path, run: Any) -> None:
@@ -215,6 +220,7 @@ def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_pat
     assert result.returncode == 2
     assert "could not be written" in result.stderr
     assert (tmp_path / "out.csv").exists()
+    assert "50 steps in " in result.stdout  # The table keeps what the file would have kept.
 
 
 def test_interrupted(script: Path, run: Any) -> None:

@@ -105,6 +105,15 @@ def test_doctor_without_tensorflow(tmp_path: Path, run: Any) -> None:
     assert "No sessions: " in result.stdout
 
 
+def test_doctor_says_how_tensorflow_is_installed(tmp_path: Path, run: Any) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError('none here', name='tensorflow')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    result = run("doctor", env={"PYTHONPATH": path}, fresh=True)
+    assert result.returncode == 1
+    assert "No sessions: " in result.stdout
+    assert "Install it with one of fastsup's extras: pip install 'fastsup[cpu]'" in result.stdout
+
+
 def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.14.0"}
     monkeypatch.setattr(doctor, "version_of", versions.get)

@@ -140,3 +140,13 @@ def test_a_directory_that_cannot_be_made_is_refused_before_the_script_runs(tmp_p
     assert done.returncode == 2
     assert "--summaries" in done.stderr
     assert "the script has run" not in done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, run: Any) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{SCRIPT}\nimport resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n")
+    done = run("profile", "--summaries", tmp_path / "logs", script, fresh=True)
+    assert done.returncode == 2
+    assert f"--summaries {tmp_path / 'logs'} could not be written: " in done.stderr
+    assert "Written" not in done.stderr
+    assert "20 steps in " in done.stdout

@@ -212,9 +212,9 @@ def test_what_to_give_instead(graph: Any, tmp_path: Any, mistake: str) -> None:
 
 ARGUMENTS = [
     ({"chief_only_hooks": 3}, "'int' object is not iterable: chief_only_hooks=3 must be a list of SessionRunHook"),
-    ({"save_checkpoint_steps": "a"}, "'save_checkpoint_steps': 'a'} must be numbers, or 0 or None for none"),
-    ({"save_summaries_secs": "b"}, "'save_summaries_secs': 'b'} must be numbers, or 0 or None for none"),
-    ({"log_step_count_steps": "c"}, "'log_step_count_steps': 'c'} must be numbers, or 0 or None for none"),
+    ({"save_checkpoint_steps": "a"}, "'save_checkpoint_steps': 'a'} must be numbers; pass 0 or None to disable them"),
+    ({"save_summaries_secs": "b"}, "'save_summaries_secs': 'b'} must be numbers; pass 0 or None to disable them"),
+    ({"log_step_count_steps": "c"}, "'log_step_count_steps': 'c'} must be numbers; pass 0 or None to disable them"),
 ]
 
 

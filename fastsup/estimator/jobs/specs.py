@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from fastsup.core.checks import check_flag, check_members, check_range
+from fastsup.core.checks import check_flag, check_members, check_range, suggest_keywords
 from fastsup.estimator.export.exporters import Exporter
 from fastsup.estimator.model.argument_checks import check_input_fn, check_steps, check_type, is_hook, is_listener
 
@@ -82,6 +82,7 @@ class TrainSpec(_TrainSpec):
 
     __slots__ = ()
 
+    @suggest_keywords
     def __new__(
         cls,
         input_fn: Callable[..., Any],
@@ -139,6 +140,7 @@ class EvalSpec(_EvalSpec):
 
     __slots__ = ()
 
+    @suggest_keywords
     def __new__(
         cls,
         input_fn: Callable[..., Any],

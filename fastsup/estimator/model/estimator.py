@@ -16,6 +16,7 @@ from fastsup.checkpoint.restore import describe_variables
 from fastsup.cluster.tf_config import TaskType
 from fastsup.common.parts import Delegated, delegate
 from fastsup.core import timeline
+from fastsup.core.checks import suggest_keywords
 from fastsup.estimator.config.tensorflow_names import tf, v1
 from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.argument_checks import check_hooks, check_listeners, check_steps, check_type
@@ -135,6 +136,7 @@ class EstimatorV1(EstimatorForwards):
       TypeError: If `model_fn` can't be called.
     """
 
+    @suggest_keywords
     def __init__(
         self,
         model_fn: Callable[..., Any],

@@ -12,7 +12,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.checks import check_interval
+from fastsup.core.checks import check_interval, suggest_keywords
 from fastsup.core.clock import steady
 from fastsup.core.sessions import session_role
 from fastsup.estimator.model import model_checkpoints
@@ -127,6 +127,7 @@ class Predictor:
         newest intact one is used instead, with a warning.
     """
 
+    @suggest_keywords
     def __init__(
         self,
         estimator: Any,

@@ -58,16 +58,19 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     # An evaluation by a callback counts as the callback's cost.
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
     rows = _rows_of(report, passes)
-    loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
     _, opened_ns, times_opened, is_of_arrays = _opening(rows)
-    yield from _of_loop(report, rows, sum(part.runs for part in loops))
     # An accelerated model's calls are also cheaper in these passes.
     every_row = _rows_of(report, every_pass)
     spared, spared_outside = _spared(report, every_row), _spared(report, rows)
     if spared.ns:
+        # The savings include Keras's work in these passes, so it isn't advised on again.
+        passes = [part for part in passes if not _is_single(part)]
+    loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
+    yield from _of_loop(report, _rows_of(report, passes), sum(part.runs for part in loops))
+    if spared.ns:
         yield _of_calls(spared, spared.ns - spared_outside.ns)
     yield from _run_eagerly(report, every_row)
-    total, times = _sums(rows, INPUT_WAIT)
+    total, times = _sums(_rows_of(report, passes), INPUT_WAIT)
     if total:
         yield Cost(
             "the wait for input",
@@ -161,12 +164,15 @@ class _Spared(NamedTuple):
         return self.calls_ns and self.calls_ns + self.predict_ns + self.opened_ns
 
 
+def _is_single(part: SessionPart) -> bool:
+    """Returns True for passes of `predict` that have one batch each."""
+    return part.role == "predict" and part.runs <= part.sessions
+
+
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
     """Returns the time that an accelerated model saves in the rows of passes."""
     # For one batch, an accelerated model calls the function without the rest of Keras's predict.
-    single = {
-        part.name for part in report.sessions if part.role == "predict" and part.is_pass and part.runs <= part.sessions
-    }
+    single = {part.name for part in report.sessions if part.is_pass and _is_single(part)}
     of_single = [row for row in rows if row.session in single and not row.is_hook]
     predict_ns = sum(_without_stalls(row) for row in of_single if row.phase not in PASS_FUNCTIONS)
     all_opened_ns, opened_ns, _, is_of_arrays = _opening([row for row in rows if row.session not in single])
