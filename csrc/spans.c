@@ -197,7 +197,7 @@ void fs_trace_records_full(fs_thread_trace *trace) {
     fs_span_log *log = trace->log;
     fs_trace_flush(trace);
     if (trace->ignore_gap) return;
-    /* Adding the records takes time, which is the profiler's and not one between two steps. */
+    /* Adding the records takes time, which is the profiler's and not one between steps. */
     int64_t at = fs_span_now(log);
     log->wall_ns += at - trace->last;
     log->cost_subtracted += at - trace->last;

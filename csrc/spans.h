@@ -1,6 +1,6 @@
 /* Where the time of a training loop goes.
  *
- * At any moment a thread is in a span, or in a step but in none of its spans, or between two steps. Each reading of the
+ * At any moment a thread is in a span, or in a step but in none of its spans, or between steps. Each reading of the
  * clock adds the time since the reading before to the innermost of these, and to nothing else. So the times of all
  * spans, the rest of the steps and the pauses between steps add up to the time that passed, however spans are nested.
  *
@@ -114,8 +114,8 @@ typedef struct {
     int64_t self_ns; /* its time so far, without the spans nested in it */
 } fs_frame;
 
-/* IDLE: between two steps; the next step is a full one.
- * READY: between two steps; the next step may be a step record.
+/* IDLE: between steps; the next step is a full one.
+ * READY: between steps; the next step may be a step record.
  * IN_RECORD: in a step that fits into the record records[n_records], so far.
  * IN_STEP: in a full step.
  *

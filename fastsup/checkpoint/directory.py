@@ -410,7 +410,7 @@ def sign(path: str) -> None:
 
 def note_state(path: str) -> None:
     """Records the current state file: this process wrote it, or resumes from the checkpoint that it names."""
-    # Before the writer, so that a replacement in between is detected.
+    # Read the identity before the writer, so that a replacement between the two reads is detected.
     identity = _identity(path)
     _this_process().known[_key(path)] = _State(identity, _writer(path))
 

@@ -81,7 +81,7 @@ def reuse_unchanged_checkpoint(
     return path
 
 
-# Checkpoints written in the background: a snapshot of the variables is taken between two steps, and a thread writes it.
+# Checkpoints written in the background: a snapshot of the variables is taken between steps, and a thread writes it.
 #
 # A snapshot shares the memory of variables that the runtime copies on write, and copies the others.
 

@@ -31,7 +31,7 @@ __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task
 STALE_SECS = 600.0
 # Seconds that a parameter server continues after the chief has ended and no training worker answers.
 WORKER_GRACE_SECS = 600.0
-# Seconds between two checks by a sleeping evaluator for the end of the chief.
+# Seconds between checks by a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
 
 _CHIEF_FILES = ("chief-0.json", "master-0.json")

@@ -38,7 +38,7 @@ class ClusterConfigTypeError(ValueError, TypeError):
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Converts a JSON object to a dictionary. Refuses duplicate keys, of which Python would silently keep the last."""
+    """Converts a JSON object to a dictionary. Rejects duplicate keys, of which Python would silently keep the last."""
     section = dict(pairs)
     if len(section) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -265,7 +265,7 @@ def _master(tf_config: dict[str, Any], key: str) -> str:
 
 
 def _check_chief(cluster_spec: Any, chief: str) -> None:
-    """Refuses a cluster unless it has exactly one task with the chief's role, with index 0."""
+    """Rejects a cluster unless it has exactly one task with the chief's role, with index 0."""
     if chief not in cluster_spec.jobs:
         raise ValueError(
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
@@ -443,7 +443,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def check_job_layout(config: Any, collective: bool = False) -> None:
-    """Refuses a job whose tasks would overwrite each other's files or wait for each other without a limit."""
+    """Rejects a job whose tasks would overwrite each other's files or wait for each other without a limit."""
     if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
         raise ValueError(
             "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "

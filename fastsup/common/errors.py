@@ -213,7 +213,7 @@ class FailureRow:
 
 
 def check_max_recoveries(max_recoveries: Any) -> None:
-    """Refuses a value that isn't a number of recoveries.
+    """Rejects a value that isn't a number of recoveries.
 
     Args:
       max_recoveries: the argument of a loop or session. None means no limit.

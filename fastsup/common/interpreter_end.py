@@ -1,8 +1,8 @@
 """Threads at the end of the program and of a session, and children of `os.fork()`, which lack these threads.
 
-Daemon threads continue while the interpreter is finalized. Up to Python 3.13, a thread that then requests the
-interpreter's lock is ended immediately, by unwinding its stack. Most of TensorFlow's bindings request the lock in a
-destructor, which can't be unwound, so the process aborts with "FATAL: exception not rethrown". Running a compiled step
+Daemon threads continue while the interpreter is finalized. Up to Python 3.13, a thread that then requests the GIL is
+ended immediately, by unwinding its stack. Most of TensorFlow's bindings request it in a destructor,
+which can't be unwound, so the process aborts with "FATAL: exception not rethrown". Running a compiled step
 is safe. Other calls are made within `no_interpreter_exit`.
 """
 

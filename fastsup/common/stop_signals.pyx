@@ -1,7 +1,7 @@
-"""SIGTERM and SIGINT end a session or a loop between two steps, so that its last state is saved.
+"""SIGTERM and SIGINT end a session or a loop between steps, so that its last state is saved.
 
 While a session handles signals, the first one raises SystemExit(128 + number), or KeyboardInterrupt, in the main
-thread: immediately between two steps, otherwise after the current step. The exception leaves the session's `with`
+thread: immediately between steps, otherwise after the current step. The exception leaves the session's `with`
 block, which saves a checkpoint. A loop is requested to stop, and raises the same after its hooks have ended. A second
 signal of the same kind ends the process immediately, as without this module. Within `REPEAT_SECS` of the first one, it
 is treated as a copy, because a launcher forwards a signal that its child also received.

@@ -249,8 +249,8 @@ def train(
       scaffold: `Scaffold`, or None for the default one.
       hooks: additional hooks.
       chief_only_hooks: additional hooks of the chief.
-      save_checkpoint_secs: seconds between two checkpoints. If None, saves none.
-      save_summaries_steps: global steps between two summaries. If None, writes none.
+      save_checkpoint_secs: seconds between checkpoints. If None, saves none.
+      save_summaries_steps: global steps between summaries. If None, writes none.
       config: ConfigProto of the session, or None.
       max_wait_secs: maximum seconds that a task of a cluster waits for others.
       run_metadata: `RunMetadata` that each step writes to, or None.

@@ -93,7 +93,7 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
 
 
 def check_fuse(fuse: Any) -> None:
-    """Refuses an invalid value of the argument `fuse`.
+    """Rejects an invalid value of the argument `fuse`.
 
     Args:
       fuse: the argument of that name.
@@ -105,7 +105,7 @@ def check_fuse(fuse: Any) -> None:
 
 
 def check_number(name: str, value: Any, what: str = "a number") -> None:
-    """Refuses an argument that can't be compared with a number.
+    """Rejects an argument that can't be compared with a number.
 
     Args:
       name: name of the argument, for the message.
@@ -142,7 +142,7 @@ def path_argument(name: str, value: Any, what: str) -> Any:
 
 
 def check_position(state: Any, names: Collection[str], kind: str) -> None:
-    """Refuses the saved position of batches of another kind.
+    """Rejects the saved position of batches of another kind.
 
     Args:
       state: the saved position.
@@ -160,7 +160,7 @@ def check_position(state: Any, names: Collection[str], kind: str) -> None:
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
-    """Refuses a number that is out of its range, with the given messages.
+    """Rejects a number that is out of its range, with the given messages.
 
     Args:
       value: value of the argument.
@@ -181,7 +181,7 @@ def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, o
 
 
 def check_interval(name: str, value: Any, optional: bool = True) -> None:
-    """Refuses an interval that isn't positive.
+    """Rejects an interval that isn't positive.
 
     Args:
       name: name of the argument, for the message.
@@ -224,7 +224,7 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
 
 
 def check_takes(name: str, function: Any, arguments: str) -> None:
-    """Refuses a function that can't be called with the required arguments.
+    """Rejects a function that can't be called with the required arguments.
 
     Args:
       name: name of the argument, for the message.
@@ -261,7 +261,7 @@ _STEP_REMEDY = (
 
 
 def check_plain_function(name: str, function: Any) -> None:
-    """Refuses objects that can't be called, and functions whose call doesn't run their body.
+    """Rejects objects that can't be called, and functions whose call doesn't run their body.
 
     Args:
       name: name of the argument, for the message.
@@ -282,7 +282,7 @@ def check_plain_function(name: str, function: Any) -> None:
 
 
 def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
-    """Refuses a step that a loop can't call.
+    """Rejects a step that a loop can't call.
 
     Args:
       step: the step function of a loop.
@@ -349,7 +349,7 @@ def pattern_in(path: Any) -> str:
 
 
 def check_no_pattern(name: str, directory: Any) -> None:
-    """Refuses a directory of checkpoints whose path TensorFlow treats as a pattern.
+    """Rejects a directory of checkpoints whose path TensorFlow treats as a pattern.
 
     TensorFlow finds and deletes checkpoints by patterns of their names. It would never find those in `runs/a[1]` again,
     and for `runs/*` it would also delete old checkpoints in other directories.
@@ -472,7 +472,7 @@ _ALIKE = 0.83
 
 
 def check_keywords(kind: type, given: Iterable[str]) -> None:
-    """Refuses a misspelled keyword argument of a constructor, with the nearest name, as Python 3.13 does.
+    """Rejects a misspelled keyword argument of a constructor, with the nearest name, as Python 3.13 does.
 
     Python itself refuses a name without a similar one.
 

@@ -97,7 +97,7 @@ cdef class FunctionHook(LoopHook):
       function: a capsule with the function, named by its signature: `int (fs_loop const *, void *)`. Its context
         (PyCapsule_SetContext) is the function's second argument.
       every_steps: the function is called at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two calls, counted from the loop's start, or None. With both intervals, the one that
+      every_secs: seconds between calls, counted from the loop's start, or None. With both intervals, the one that
         passes first counts. With neither, the function is called after every step.
       context: a capsule of any name, whose pointer is the function's second argument instead of the capsule's context.
 

@@ -59,7 +59,7 @@ cdef LoopHook as_hook(object hook, Py_ssize_t i):
 
 
 def check_hook(hook, place):
-    """Refuses an object that isn't a loop hook.
+    """Rejects an object that isn't a loop hook.
 
     Args:
       hook: the object.

@@ -233,7 +233,7 @@ class Placement:
         return found.pop() if len(found) == 1 else ""
 
     def check_one_device(self, remedy: str) -> None:
-        """Refuses the single-threaded executor for a function that isn't on a single device.
+        """Rejects the single-threaded executor for a function that isn't on a single device.
 
         Args:
           remedy: a sentence with the alternative to the executor.

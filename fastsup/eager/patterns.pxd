@@ -5,7 +5,7 @@ from fastsup.eager.eager_session cimport MOST_DIMENSIONS
 
 
 cdef enum:
-    # Maximum number of tensors of one call whose handles stay on the stack.
+    # A call with at most this many tensors keeps their handles on the stack.
     FEW_TENSORS = 64
 
 

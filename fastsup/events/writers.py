@@ -20,15 +20,15 @@ from fastsup.core.probe import callback_part_here
 
 # Buffers of summaries. Hooks that write often collect their summaries, and write them to the event file together.
 #
-# A FileWriter passes each event to its own thread, through a queue of ten events. Waking that thread, and sharing the
-# interpreter's lock with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
-# and writes them into the file's own buffer without waking the thread.  Through FileWriterCache, the program uses the
+# A FileWriter passes each event to its own thread, through a queue of ten events. Waking that thread, and sharing
+# the GIL with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
+# and writes them into the file's own buffer without waking the thread. Through FileWriterCache, the program uses the
 # same FileWriter. The program's events come after earlier buffered ones, and when it flushes or closes the writer, the
 # buffered summaries are in the file.
 
 _LIMIT = 256
 _MAX_AGE_SECS = 1.0
-# Methods of a FileWriter before which the buffer is written. `add_summary` and `add_graph` call `_add_event`.
+# The buffer is written before any of these FileWriter methods runs. `add_summary` and `add_graph` call `_add_event`.
 _AFTER_BUFFERED = ("_add_event", "add_event", "close", "flush")
 
 

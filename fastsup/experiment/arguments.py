@@ -33,7 +33,7 @@ _NO_ITERABLE = "`{name}` must be an iterable, or `None`. Got {value!r}."
 
 
 def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
-    """Returns True for an `Estimator`, False for an older estimator. Refuses any other object."""
+    """Returns True for an `Estimator`, False for an older estimator. Rejects any other object."""
     if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
             raise ValueError(
@@ -54,7 +54,7 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
 
 
 def check_functions(**arguments: Any) -> None:
-    """Refuses input functions that can't be called. None is allowed, because a task may not need all of the data."""
+    """Rejects input functions that can't be called. None is allowed, because a task may not need all of the data."""
     for name, value in arguments.items():
         if value is not None and not callable(value) and not isinstance(value, str):
             raise ValueError(f"`{name}` must be a function that returns the data, or `None`. Got {value!r}.")
@@ -72,7 +72,7 @@ def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
 
 
 def check_seconds(**arguments: Any) -> None:
-    """Refuses arguments other than a finite number of seconds or None. Warns about negative numbers and NaN."""
+    """Rejects arguments other than a finite number of seconds or None. Warns about negative numbers and NaN."""
     for name, value in arguments.items():
         if value is None:
             continue
@@ -84,7 +84,7 @@ def check_seconds(**arguments: Any) -> None:
 
 
 def check_steps(positive: bool, **arguments: Any) -> None:
-    """Refuses arguments other than a number of steps or None. A fraction of a step counts as a whole one.
+    """Rejects arguments other than a number of steps or None. A fraction of a step counts as a whole one.
 
     If `positive`, also refuses 0 and negative numbers. Otherwise only warns about negative numbers.
     """

@@ -123,16 +123,16 @@ class Experiment(Training, Evaluation):
       eval_delay_secs: seconds to wait before evaluation starts. If None, uses 0.
       continuous_eval_throttle_secs: minimum seconds from the start of one evaluation to the start of the next, for
         `continuous_eval`.
-      min_eval_frequency: minimum global steps between two evaluations, for `train_and_evaluate`. If 0, evaluates only
+      min_eval_frequency: minimum global steps between evaluations, for `train_and_evaluate`. If 0, evaluates only
         after training. If None, uses 1, or 1000 for a model_dir on GCS.
       delay_workers_by_global_step: Whether to delay workers until a global step instead of for a time.
       export_strategies: an `ExportStrategy`, an iterable of them, or None.
-      train_steps_per_iteration: steps to train between two evaluations, for `continuous_train_and_eval`. If None, uses
+      train_steps_per_iteration: steps to train between evaluations, for `continuous_train_and_eval`. If None, uses
         a tenth of train_steps, or 1000.
       checkpoint_and_export: Whether `train_and_evaluate` evaluates and exports each checkpoint when it is saved.
         min_eval_frequency then has no effect.
       saving_listeners: iterable of `CheckpointSaverListener`s, for an `Estimator`.
-      check_interval_secs: minimum seconds between two checks for a new checkpoint, for `train_and_evaluate`.
+      check_interval_secs: minimum seconds between checks for a new checkpoint, for `train_and_evaluate`.
 
     Raises:
       ValueError: If an argument has the wrong type, or contradicts another.

@@ -60,7 +60,7 @@ def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[s
 
 
 def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
-    """Returns the named method of an Experiment. Refuses a name that starts with an underscore."""
+    """Returns the named method of an Experiment. Rejects a name that starts with an underscore."""
     if not isinstance(schedule, str):
         raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
     public_names = [name for name in dir(experiment) if not name.startswith("_")]

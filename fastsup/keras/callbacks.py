@@ -1,4 +1,4 @@
-"""Determines which callbacks inspect a model between two batches, and what they read."""
+"""Determines which callbacks inspect a model between batches, and what they read."""
 
 from __future__ import annotations
 

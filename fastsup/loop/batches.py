@@ -112,8 +112,8 @@ class Epochs:
                     _logger.warning("data has no batches, got an empty %s: no step is run.", self._name)
                 elif self._epochs is not None:
                     _logger.warning(
-                        "The batches end before epoch %d of %d: %s returned none. A generator can be iterated only "
-                        "once: pass a function that returns a new one for each epoch.",
+                        "The data ended before epoch %d of %d: %s had no batches left. A generator can be iterated "
+                        "over only once: pass a function that returns a new one for each epoch.",
                         self._epoch + 1,
                         self._epochs,
                         self._name,

@@ -234,7 +234,7 @@ def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
 
 
 def check_match(checkpoint: Any, status: Any, path: str) -> None:
-    """Refuses a checkpoint without a value for any object, because training would resume from initial values.
+    """Rejects a checkpoint without a value for any object, because training would resume from initial values.
 
     TensorFlow's `assert_nontrivial_match` accepts such a checkpoint, because the counter of saves always matches.
     """
@@ -277,7 +277,7 @@ def _names_without_value(root: Any, matched: Iterable[Any], counter: Any) -> lis
 
 
 def _check_older_form(status: Any, path: str) -> None:
-    """Refuses a checkpoint that TensorFlow wrongly treated as a Saver's checkpoint in the older format.
+    """Rejects a checkpoint that TensorFlow wrongly treated as a Saver's checkpoint in the older format.
 
     TensorFlow does so if it can't read the whole index. It then restores nothing.
     """
@@ -311,7 +311,7 @@ class CheckpointHook(PeriodicHook):
       save: function of the global step; or a `tf.train.CheckpointManager`, or another object with a method
         `save(checkpoint_number=...)`; or, with `directory`, a `tf.train.Checkpoint`.
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two checkpoints, or None. With both intervals, the one that passes first counts.
+      every_secs: seconds between checkpoints, or None. With both intervals, the one that passes first counts.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
       directory: folder for the checkpoints of a `tf.train.Checkpoint`.
       max_to_keep: number of checkpoints to keep in `directory`. If None, keeps all.
@@ -350,7 +350,7 @@ class CheckpointHook(PeriodicHook):
         if async_save and self._saves is None:
             raise TypeError(NO_ASYNC.format(save))
         self.manager: Any = None if self._saves is None else self._saves.manager
-        # The program's own object may keep its checkpoints elsewhere.
+        # A manager that isn't TensorFlow's may have no `directory`.
         check_no_pattern("directory", getattr(self.manager, "directory", None) or "")
         self._save = save if self._saves is None else self._saves.save
         self._save_at_end = save_at_end
@@ -399,7 +399,7 @@ def _check_takes_step(save: Callable[..., Any]) -> None:
     try:
         signature = inspect.signature(save)
     except (TypeError, ValueError):
-        return  # C functions don't have a signature.
+        return  # Some C functions have no signature.
     try:
         signature.bind(0)
     except TypeError as error:

@@ -121,7 +121,7 @@ class Checkpoints(PeriodicHook):
       directory: a local directory for the checkpoints. It is created if it doesn't exist.
       states: dictionary from names to states. A name consists of letters, digits, "_", "-" and ".".
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two checkpoints, or None. Of several intervals, the one that passes first counts.
+      every_secs: seconds between checkpoints, or None. Of several intervals, the one that passes first counts.
         Without an interval, a checkpoint is saved every 600 seconds.
       every_epochs: a checkpoint is saved at the end of each epoch whose number is a multiple of this number, or None.
         See `PeriodicHook` for the supported batches.

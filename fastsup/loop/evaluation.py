@@ -31,7 +31,7 @@ class EvaluateHook(PeriodicHook):
       function: function without arguments, or with the loop as its argument. Returns a number, which is named "loss",
         or a mapping from names to numbers.
       every_steps: it is called at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two evaluations, or None. Of several intervals, the one that passes first counts.
+      every_secs: seconds between evaluations, or None. Of several intervals, the one that passes first counts.
       at_end: whether to also call it when the loop ends without an error, unless it was called after the last step. It
         isn't called if a signal ends the loop.
       max_share: the largest share of the loop's time that evaluations may take, such as 0.1. An evaluation that would

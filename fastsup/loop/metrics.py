@@ -111,7 +111,7 @@ class SummaryHook(PeriodicHook):
         `add_scalar(name, value, step)`, such as PyTorch's SummaryWriter; the result of
         `tf.summary.create_file_writer`; a function that takes name, value and step; or a list of these.
       every_steps: a summary is written at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two summaries, or None. Of several intervals, the one that passes first counts.
+      every_secs: seconds between summaries, or None. Of several intervals, the one that passes first counts.
         Without an interval, a summary is written every 100 steps.
       values: function that takes the result and returns a number, which is named "loss", or a mapping from names to
         numbers. None if the result itself is a number or such a mapping.
@@ -371,7 +371,7 @@ def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
     """Returns the labels of a hook's metrics."""
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise TypeError(f"{name} must be a dictionary of strings by name, or None; got {labels!r}.")
+        raise TypeError(f"{name} must be a dictionary from label names to strings, or None; got {labels!r}.")
     for label in labels:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
             raise ValueError(
@@ -385,7 +385,7 @@ class MeasuringHook(PeriodicHook):
     """Takes measurements at intervals, independently of when they are read.
 
     Args:
-      every_secs: seconds between two measurements.
+      every_secs: seconds between measurements.
       values: function that takes the result of a step and returns a number, which is named "loss", or a mapping from
         names to numbers. If None, the hook uses the result itself if it is a number or such a mapping.
       checkpoint_dir: directory of the checkpoints. Its state file contains the time of the newest checkpoint. If None,
@@ -522,7 +522,7 @@ class PrometheusHook(MeasuringHook):
       labels: dictionary of labels that all metrics of this hook get, such as `{"job": "digits", "task": "worker-1"}`.
         Of hooks with the same labels, the one that started last is reported.
       registry: `prometheus_client.CollectorRegistry`; None for `prometheus_client.REGISTRY`.
-      every_secs: seconds between two measurements.
+      every_secs: seconds between measurements.
       values: function that takes the result of a step and returns a number, which is named "loss", or a mapping from
         names to numbers. If None, the hook uses the result itself if it is a number or such a mapping. In a session,
         the result is the value of the hook's `fetches`.

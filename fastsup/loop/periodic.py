@@ -32,7 +32,7 @@ class PeriodicHook(Hook):
     Args:
       every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
         rounded up.
-      every_secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that
+      every_secs: seconds between calls, counted from the loop's start, or None. Of several intervals, the one that
         passes first counts.
       every_epochs: `act` is called after the last step of each epoch whose number is a multiple of this number, or
         None. Requires batches with epochs: from `fastsup.bind_batches` with a `fastsup.loop.Epochs` or a
@@ -177,7 +177,7 @@ def every(
 
     Args:
       steps: the function is called at the global steps that are multiples of this number, or None.
-      secs: seconds between two calls, counted from the loop's start, or None. Of several intervals, the one that passes
+      secs: seconds between calls, counted from the loop's start, or None. Of several intervals, the one that passes
         first counts.
       epochs: the function is called after the last step of each epoch whose number is a multiple of this number, or
         None. See `PeriodicHook` for the supported batches.
@@ -299,7 +299,7 @@ class StopWhenHook(PeriodicHook):
         `loop.global_step`.
       every_steps: the condition is checked at the global steps that are multiples of this number, or None. If both
         intervals are None, it is checked after every step.
-      every_secs: seconds between two checks, or None.
+      every_secs: seconds between checks, or None.
 
     Raises:
       TypeError: If `condition` can't be called, or an interval isn't a number.

@@ -20,7 +20,7 @@ class ProgressHook(PeriodicHook):
     Args:
       total: global step at which the loop will end; None to use the loop's `max_steps` and its `StopAtStepHook`s,
         if there are any.
-      every_secs: seconds between two updates; None for 0.1 with a bar and 10 with lines.
+      every_secs: seconds between updates; None for 0.1 with a bar and 10 with lines.
       file: text stream; None for `sys.stderr`.
       values: function that takes the result and returns the number, or the mapping from names to numbers, to show. If
         None, shows the result itself if it is a number or such a mapping.

@@ -521,7 +521,7 @@ def _has_tensors(value: Any) -> bool:
 
 
 def _check_tensors(name: str, value: Any) -> None:
-    """Refuses values that `torch.load` can't read without running code, because they couldn't be restored."""
+    """Rejects values that `torch.load` can't read without running code, because they couldn't be restored."""
     import torch
 
     if isinstance(value, torch.Tensor) or value is None or type(value) in (bool, int, float, complex, str, bytes):

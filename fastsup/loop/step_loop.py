@@ -35,7 +35,7 @@ class StepLoop(fastsup.core.StepLoop):
         the global step is already there before the first step, no step is run.
       initial_step: value of the global step before the first step, unless the loop resumes.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
-      handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
+      handle_signals: whether SIGTERM and SIGINT end the loop between steps. The hooks' `end` is then called, so
         that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None means True if one of
         the hooks is a `CheckpointHook` or a `Checkpoints`.
       resume_from: a `Checkpoints`, a `tf.train.CheckpointManager`, or a `CheckpointHook` with a manager. When `run`

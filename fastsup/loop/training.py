@@ -79,10 +79,10 @@ def train(
       epochs: number of passes through the data. None means one pass, or no limit with `max_steps`.
       states: dictionary from names to the states that `Checkpoints` saves and restores.
       directory: folder for checkpoints and metrics; None to save nothing.
-      save_secs: seconds between two checkpoints. If the process is killed, it loses the steps since the last one.
+      save_secs: seconds between checkpoints. If the process is killed, it loses the steps since the last one.
       evaluate: function without arguments, or with the loop as its argument, that returns a number or a mapping from
         names to numbers.
-      evaluate_steps: number of steps between two evaluations; None for one per epoch if the data has a length, and
+      evaluate_steps: number of steps between evaluations; None for one per epoch if the data has a length, and
         otherwise one per 1,000 steps.
       metric: name of the evaluation's number that selects the best checkpoints.
       mode: "max" if a larger number is better, "min" if a smaller one is.
@@ -161,7 +161,7 @@ def train(
 
 
 def _warn_about_end(loop: StepLoop, max_steps: int | None, epochs: int | None, early_stopping: Any) -> None:
-    """Warns about training that ended before `max_steps`, or that was finished before."""
+    """Warns if training ended before `max_steps`, or had already finished in an earlier run."""
     if loop.restored_step is not None and not loop.steps:
         end, remedy = "at the end of the data", "pass more epochs"
         if early_stopping is not None and early_stopping.stopped:
@@ -221,7 +221,7 @@ class _GuardedCheckpoints(Checkpoints):
 
 
 def _check_needs(**arguments: tuple[Any, Any, str]) -> None:
-    """Refuses an argument that was passed without the argument that it requires."""
+    """Rejects an argument that was passed without the argument that it requires."""
     for name, (value, other, other_name) in arguments.items():
         if value is not None and other is None:
             raise ValueError(f"{name}={value!r:.200} needs {other_name}. Pass both, or neither.")

@@ -60,7 +60,7 @@ class _LinesWriter:
         self._file.close()
 
     def _check_header(self) -> None:
-        """Refuses a file of another program, before anything is cut off or added."""
+        """Rejects a file of another program, before anything is cut off or added."""
         header = self._header().encode()
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
             if not header.startswith(file.read(len(header))):

@@ -344,7 +344,7 @@ class SessionExecutor:
         return self._device_names
 
     def check(self, session: Any, operations: Callable[[], set[ops.Operation]], feeds: Sequence[Any]) -> None:
-        """Refuses a step that the single-threaded executor would never finish.
+        """Rejects a step that the single-threaded executor would never finish.
 
         Args:
           session: the session.

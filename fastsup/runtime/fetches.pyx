@@ -69,7 +69,7 @@ cdef class FetchOne(Fetch):
 
 
 cdef class FetchContracted(Fetch):
-    """An element of several tensors, such as a SparseTensor, which TensorFlow's registered function builds."""
+    """A fetch made up of several tensors, such as a SparseTensor. TensorFlow's registered function builds the result."""
 
     cdef tuple indices
     cdef object contract

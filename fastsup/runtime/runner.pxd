@@ -40,7 +40,7 @@ cdef class SessionRunner:
     cdef uint64_t step_epoch
     cdef Py_ssize_t writers_running
 
-    # The gate that lets a checkpoint be taken between two steps.
+    # The gate that lets a checkpoint be taken between steps.
     cdef readonly StepGate gate
     # Number of successful steps of a training loop, including their hooks.
     cdef readonly uint64_t runs_ended

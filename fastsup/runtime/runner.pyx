@@ -31,7 +31,7 @@ cdef class StepGate:
     """Lets steps pass, or holds them back while variables are read.
 
     A step costs two comparisons here and no lock, because the interpreter doesn't switch threads between them. A `with`
-    block closes the gate, waits for the current steps to end, and then runs between two steps.
+    block closes the gate, waits for the current steps to end, and then runs between steps.
 
     A current step may itself wait for a step that is held back, as when workers exchange tokens. Steps that are held
     back therefore pass for a moment every `turn_secs` seconds. A step that never ends delays a checkpoint by at most
@@ -317,7 +317,7 @@ cdef class SessionRunner:
         )
 
     cdef list execute(self, Plan plan, tuple feeds):
-        """Runs a plan, between two steps if it saves variables, so that all values are from the same step."""
+        """Runs a plan, between steps if it saves variables, so that all values are from the same step."""
         if plan.access == SAVES:
             with self.gate:
                 return self.execute_now(plan, feeds)
@@ -374,7 +374,7 @@ cdef class SessionRunner:
             raise error.__context__ or error from None
 
     def _copy_values(self, tensors, buffers, shared, before=()):
-        """Returns the values of tensors that depend only on variables, all from the same moment between two steps.
+        """Returns the values of tensors that depend only on variables, all from the same moment between steps.
 
         Args:
           tensors: list of tensors.

@@ -64,7 +64,7 @@ def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
     """Binds arguments to a step function, for use in a `StepLoop`.
 
     A loop calls the step repeatedly with the same arguments, such as a model, or a tf.data iterator from which the step
-    function takes elements. No Python code runs between two steps of a `fastsup.function`.
+    function takes elements. No Python code runs between steps of a `fastsup.function`.
 
     Args:
       step: the step function: a `fastsup.function`, a `tf.function`, or any callable.

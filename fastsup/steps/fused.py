@@ -35,7 +35,7 @@ _BLOCK_SECS = 0.01
 _PAIRS = 5
 # If both are equally fast, single steps remain, because signals and hooks are handled after each step.
 _FASTER = 0.95
-# A repeated trial takes at most this fraction of the time before it. The time between two trials doubles.
+# A repeated trial takes at most this fraction of the time before it. The time between trials doubles.
 _LOOK_SHARE = 0.02
 _MOST_SECS_UNTIL_LOOK = 600.0
 

@@ -484,7 +484,7 @@ cdef class StepEngine:
         cdef list watching = self.scheduler.hooks.watching
         cdef list extra = self.scheduler.hooks.watched_fetches
         cdef tuple feeds = None
-        # In a loop, a signal may arrive between two steps. A single step runs Python code after its run anyway.
+        # In a loop, a signal may arrive between steps. A single step runs Python code after its run anyway.
         cdef bint held = request.steps == 1 and hold_signals()
         try:
             if request.snapshot.source == FETCHED_STEP:
@@ -505,7 +505,7 @@ cdef class StepEngine:
             release_signals(held)
 
     cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra):
-        """Runs a plan `request.steps` times, or fewer if something unexpected happens between two runs."""
+        """Runs a plan `request.steps` times, or fewer if something unexpected happens between runs."""
         cdef HookScheduler scheduler = self.scheduler
         cdef Probe probe = request.probe
         cdef RunSnapshot* snapshot = &request.snapshot

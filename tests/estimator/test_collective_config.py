@@ -95,7 +95,7 @@ def test_copies_share_the_strategy(make_config: Any) -> None:
 # fmt: off
 REFUSED = [
     ("a parameter server", config_of("worker", 0, {**CHIEF, "ps": ["h9:1"]}), None,
-     ['trains only on the "chief" and "worker" tasks', "also has ['ps']", "Remove the parameter servers"]),
+     ['trains only on "chief" and "worker" tasks', "also has ['ps']", "so remove the parameter servers"]),
     ("nobody who trains", config_of("chief", 0, CHIEF), config_of("evaluator", 0, {"evaluator": ["h0:1"]}),
      ["needs a chief in TF_CONFIG", 'Add "chief": ["host:port"]', "roles: evaluator (1)"]),
     ("a master", config_of("chief", 0, CHIEF), config_of("master", 0, {"master": ["h0:1"], "worker": ["h1:1"]}),

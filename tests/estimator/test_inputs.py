@@ -75,7 +75,12 @@ def test_what_numpy_input_fn_refuses(tf_log: Any) -> None:
         (A, {}, ValueError, "y cannot be empty dict, use None instead."),
         ({"a": A}, {"a": A}, ValueError, "1 duplicate keys are found in both x and y: {'a'}"),
         ({"a": A}, A[:3], ValueError, r"Length of tensors in x and y is mismatched(.|\n)*\(5,\)(.|\n)*y: \(3,\)"),
-        ({"a": [1, 2]}, None, TypeError, r"x and y must hold arrays; 'a' is \[1, 2\]"),
+        (
+            {"a": [1, 2]},
+            None,
+            TypeError,
+            r"x and y must hold arrays with at least one dimension, but 'a' is \[1, 2\], of type list",
+        ),
     ]:
         with tf.Graph().as_default(), pytest.raises(error, match=message):
             numpy_input_fn(x, y, shuffle=False)()

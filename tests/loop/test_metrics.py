@@ -189,8 +189,8 @@ def test_the_numbers_of_a_result_are_chosen(system: Any) -> None:
     [
         ({"every_secs": 0}, ValueError, "every_secs must be positive"),
         ({"every_secs": "1"}, TypeError, "every_secs"),
-        ({"labels": ["x"]}, TypeError, "must be a dictionary of strings by name, or None; got"),
-        ({"labels": {"x": 1}}, TypeError, "must be a dictionary of strings by name, or None; got"),
+        ({"labels": ["x"]}, TypeError, "must be a dictionary from label names to strings, or None; got"),
+        ({"labels": {"x": 1}}, TypeError, "must be a dictionary from label names to strings, or None; got"),
         ({"labels": {"my-label": "x"}}, ValueError, "must have names of letters, digits and underscores"),
         (
             {"labels": {"name": "x"}},

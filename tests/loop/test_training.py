@@ -157,7 +157,9 @@ def test_data_that_ends_early_is_warned_of(caplog: pytest.LogCaptureFixture) -> 
     caplog.clear()
     batches = (i for i in range(3))
     assert train(float, lambda epoch: batches, epochs=5, progress=False).global_step == 3
-    assert "The batches end before epoch 2 of 5: <lambda> returned none. A generator can be iterated" in caplog.text
+    assert (
+        "The data ended before epoch 2 of 5: <lambda> had no batches left. A generator can be iterated" in caplog.text
+    )
     caplog.clear()
     train(lambda batch: 0.5, (np.zeros((4, 2)), np.zeros((4, 1))), progress=False)
     assert "data is a tuple of 2 arrays, and each array is treated as a batch." in caplog.text

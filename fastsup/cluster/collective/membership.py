@@ -179,7 +179,7 @@ class Membership:
     def ask_stop(self, reason: str, signal: int = 0) -> None:
         """Makes all tasks stop after the next step. Returns when they have received the request.
 
-        Call this between two steps. No task can end the next step before this one has started it, so all tasks receive
+        Call this between steps. No task can end the next step before this one has started it, so all tasks receive
         the request in time.
         """
         if self._stop is None:
@@ -200,7 +200,7 @@ class Membership:
         return self.status.knows_save
 
     def ask_save(self) -> int:
-        """Makes all tasks take part in a save after the next step. The leader calls this between two steps.
+        """Makes all tasks take part in a save after the next step. The leader calls this between steps.
 
         Returns:
           Number of steps in this training after which the save is due.

@@ -80,15 +80,15 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def _check_roles(members: Any) -> None:
-    """Refuses a cluster that isn't a collective job."""
+    """Rejects a cluster that isn't a collective job."""
     roles = list(members.jobs)
     others = [role for role in roles if role not in (*_ROLES, TaskType.EVALUATOR)]
     if others:
         raise ValueError(
-            f'{_STRATEGY} trains only on the "chief" and "worker" tasks: TF_CONFIG["cluster"] also has {others}. '
+            f'{_STRATEGY} trains only on "chief" and "worker" tasks, but TF_CONFIG["cluster"] also has {others}. '
             + (
-                "Each of these tasks keeps a copy of the variables. Remove the parameter servers; or train without a "
-                "strategy, because between-graph replication uses them."
+                "The chief and every worker keep their own copy of the variables, so remove the parameter servers. To "
+                "use parameter servers, train without a strategy (between-graph replication)."
                 if others == [TaskType.PS]
                 else "Give those tasks one of the two roles, or remove them."
             )

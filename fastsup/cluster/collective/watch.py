@@ -32,7 +32,7 @@ __all__ = [
     "TaskStatus",
 ]
 
-# The phases of a training for one task. A task has left once it has detected that the leader ended.
+# The phases of a training run for one task. A task has left once it has detected that the leader ended.
 JOINING, TRAINING, ENDED, LEFT, FAILED = "joining", "training", "ended", "left", "failed"
 
 

@@ -220,7 +220,7 @@ class NanLoss(EveryN):
 
     Args:
       loss_tensor: the loss, a scalar tensor.
-      every_n_steps: number of steps between two checks.
+      every_n_steps: number of steps between checks.
       fail_on_nan_loss: Whether to raise an error. If False, logs a warning and ends training.
     """
 

@@ -193,7 +193,7 @@ class RunConfig(ClusterConfig, core.RunConfig):
       num_cores: number of threads, for `tf_config`. If 0, TensorFlow chooses.
       log_device_placement: Whether to log the devices of operations, for `tf_config`.
       gpu_memory_fraction: fraction of each GPU's memory to use, for `tf_config`.
-      save_checkpoints_secs: seconds between two checkpoints. If 0, uses 600 unless save_checkpoints_steps is given.
+      save_checkpoints_secs: seconds between checkpoints. If 0, uses 600 unless save_checkpoints_steps is given.
 
     Raises:
       ValueError: If an argument is out of its range, or TF_CONFIG is invalid.

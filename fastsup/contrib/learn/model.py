@@ -35,7 +35,7 @@ class ModeKeys:
 
     @classmethod
     def validate(cls, key: str) -> None:
-        """Refuses an unknown mode.
+        """Rejects an unknown mode.
 
         Args:
           key: the mode.

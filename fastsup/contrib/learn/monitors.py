@@ -58,7 +58,7 @@ class SummarySaver(EveryN):
 
     Args:
       summary_op: the serialized summary, a string tensor. If None, uses the summary of `scaffold`.
-      save_steps: number of steps between two summaries.
+      save_steps: number of steps between summaries.
       output_dir: directory of the events. Only without `summary_writer`. If None, uses the Estimator's directory.
       summary_writer: `FileWriter` to write with.
       scaffold: `Scaffold` with the summary.
@@ -144,8 +144,8 @@ class CheckpointSaver(BaseMonitor):
 
     Args:
       checkpoint_dir: directory of the checkpoints.
-      save_secs: seconds between two checkpoints. Exclusive with `save_steps`.
-      save_steps: steps between two checkpoints.
+      save_secs: seconds between checkpoints. Exclusive with `save_steps`.
+      save_steps: steps between checkpoints.
       saver: `Saver` to write with. If None, uses the saver of `scaffold`.
       checkpoint_basename: prefix of the files' names.
       scaffold: `Scaffold` with the saver.
@@ -226,7 +226,7 @@ class ExportMonitor(EveryN):
     """Exports an older estimator, which has a method `export`.
 
     Args:
-      every_n_steps: number of steps between two exports.
+      every_n_steps: number of steps between exports.
       export_dir: directory of the exports.
       input_fn: argument of `export`.
       input_feature_key: argument of `export`.
@@ -320,14 +320,14 @@ class ValidationMonitor(EveryN):
       input_fn: function that returns the evaluation data.
       batch_size: number of rows of `x` per batch.
       eval_steps: number of batches. If None, evaluates until the data ends.
-      every_n_steps: number of steps between two checks for a new checkpoint.
+      every_n_steps: number of steps between checks for a new checkpoint.
       metrics: metrics, for an older estimator.
       hooks: hooks for the evaluation.
       early_stopping_rounds: number of steps without a better metric after which training ends. If None, never ends it.
       early_stopping_metric: name of that metric.
       early_stopping_metric_minimize: Whether a smaller value is better.
       name: name of the evaluation.
-      check_interval_secs: minimum seconds between two checks. If None, uses 0.
+      check_interval_secs: minimum seconds between checks. If None, uses 0.
 
     Raises:
       ValueError: If there is neither `x` nor `input_fn`.

@@ -32,7 +32,7 @@ def collectives_of_save(saver: Any, graph: Any) -> list[Any]:
 
 
 def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: list[Any]) -> None:
-    """Refuses operations that the leader would run alone, and which would then wait forever for the other tasks."""
+    """Rejects operations that the leader would run alone, and which would then wait forever for the other tasks."""
     saved = collectives_of_save(scaffold.saver, graph)
     if saved and saver_hooks:
         raise ValueError(

@@ -48,7 +48,7 @@ def evaluates_with(strategy: Any) -> Any:
 
 
 def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
-    """Refuses strategies that no Estimator supports."""
+    """Rejects strategies that no Estimator supports."""
     for strategy in (train_distribute, eval_distribute):
         if strategy is not None and type(strategy) is parameter_server_strategy_v2.ParameterServerStrategyV2:
             raise ValueError(
@@ -74,7 +74,7 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
 
 
 def check_devices(name: str, strategy: Any, session_config: Any) -> None:
-    """Refuses a strategy whose replicas would share a device, because they would wait for each other forever."""
+    """Rejects a strategy whose replicas would share a device, because they would wait for each other forever."""
     wanted = [device.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     have = {f"{kind}:{index}" for kind, count in _device_counts(session_config).items() for index in range(count)}
     names = [f"{spec.device_type}:{spec.device_index or 0}" for spec in wanted]
@@ -147,7 +147,7 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
 
 
 def check_cluster(config: Any) -> None:
-    """Refuses a strategy for another cluster than the RunConfig's, because it would place operations on other tasks."""
+    """Rejects a strategy for another cluster than the RunConfig's, because it would place operations on other tasks."""
     strategy = config.train_distribute
     if not is_multi_worker(strategy) or config.task_type == TaskType.EVALUATOR:
         return

@@ -120,7 +120,7 @@ def _is_device_fn(function: Any) -> bool:
 
 
 def check_values(config: Any) -> None:
-    """Refuses properties with a wrong type or value. None stands for a property that isn't set."""
+    """Rejects properties with a wrong type or value. None stands for a property that isn't set."""
     rules: list[tuple[str, Callable[[Any], Any], str]] = [
         ("model_dir", bool, "model_dir should be non-empty"),
         ("save_summary_steps", lambda value: value >= 0, "save_summary_steps should be >= 0"),
@@ -186,7 +186,7 @@ def _default_session_config(device_filters: list[str] | None = None) -> Any:
 
 
 def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
-    """Clears the saving interval in seconds if the interval in steps was replaced, and vice versa. Refuses both."""
+    """Clears the saving interval in seconds if the interval in steps was replaced, and vice versa. Rejects both."""
     steps, secs = config.save_checkpoints_steps, config.save_checkpoints_secs
     if "save_checkpoints_steps" in replaced and "save_checkpoints_secs" in replaced:
         if steps is not None and secs is not None:
@@ -207,9 +207,9 @@ class RunConfig(TaskProperties):
     Args:
       model_dir: directory for checkpoints, events and exports. Defaults to a temporary one.
       tf_random_seed: seed of the graph, for reproducible runs.
-      save_summary_steps: global steps between two summaries. If 0 or None, writes no summaries.
-      save_checkpoints_steps: global steps between two checkpoints. Exclusive with `save_checkpoints_secs`.
-      save_checkpoints_secs: seconds between two checkpoints. Defaults to 600 if `save_checkpoints_steps` isn't given
+      save_summary_steps: global steps between summaries. If 0 or None, writes no summaries.
+      save_checkpoints_steps: global steps between checkpoints. Exclusive with `save_checkpoints_secs`.
+      save_checkpoints_secs: seconds between checkpoints. Defaults to 600 if `save_checkpoints_steps` isn't given
         either. If both are None, saves no checkpoints.
       session_config: ConfigProto of the sessions, or None.
       keep_checkpoint_max: number of newest checkpoints to keep. If 0 or None, keeps all.
@@ -228,7 +228,7 @@ class RunConfig(TaskProperties):
       checkpoint_save_graph_def: Whether to also write the graph (`graph.pbtxt`, and a `.meta` file per checkpoint).
       executor: executor mode of the sessions, as for `fastsup.Session`.
       async_save: Whether training continues while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
-      recovery_wait_secs: maximum seconds between two checks by a worker that waits for the chief's model.
+      recovery_wait_secs: maximum seconds between checks by a worker that waits for the chief's model.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and training steps. If None, uses the profiler of
         the whole program, if one is on. Copies of the configuration share the profiler.
       progress: Whether to show the progress of training and evaluation on stderr, with a `fastsup.train.ProgressHook`.
@@ -389,12 +389,12 @@ class RunConfig(TaskProperties):
 
     @property
     def save_summary_steps(self) -> int | None:
-        """Global steps between two summaries."""
+        """Global steps between summaries."""
         return self._save_summary_steps
 
     @property
     def save_checkpoints_secs(self) -> float | None:
-        """Seconds between two checkpoints, or None."""
+        """Seconds between checkpoints, or None."""
         return self._save_checkpoints_secs
 
     @property
@@ -404,7 +404,7 @@ class RunConfig(TaskProperties):
 
     @property
     def save_checkpoints_steps(self) -> int | None:
-        """Global steps between two checkpoints, or None."""
+        """Global steps between checkpoints, or None."""
         return self._save_checkpoints_steps
 
     @property
@@ -469,7 +469,7 @@ class RunConfig(TaskProperties):
 
     @property
     def recovery_wait_secs(self) -> float:
-        """Seconds between two checks of the chief's model."""
+        """Seconds between checks of the chief's model."""
         return self._recovery_wait_secs
 
     @property

@@ -34,7 +34,7 @@ __all__ = [
 # The temporary names that TensorFlow and `extend_export_strategy` use.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
 _PROCESS_START = time.time()
-# TensorFlow makes as many attempts for the final name.
+# The same as TensorFlow's limit for the final name.
 _ATTEMPTS = 10
 
 
@@ -121,7 +121,7 @@ def _last_change(path: str) -> float:
 
 
 def check_assets(assets_extra: Any) -> None:
-    """Refuses assets that don't exist. Called before any file is written."""
+    """Rejects assets that don't exist. Called before any file is written."""
     if assets_extra and not isinstance(assets_extra, dict):
         raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
     for destination, source in (assets_extra or {}).items():

@@ -113,7 +113,7 @@ class FinalExporter(SavedModelExporter):
 
 
 def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
-    """Refuses a number of exports that is neither a positive integer nor None."""
+    """Rejects a number of exports that is neither a positive integer nor None."""
     if exports_to_keep is None:
         return
     no_number = f"`exports_to_keep` must be a number or None, got {exports_to_keep!r}"

@@ -73,7 +73,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
       steps: number of batches to evaluate. Defaults to all batches of the input.
       hooks: `SessionRunHook` objects for the evaluation.
       name: name of the evaluation if there are several. The metrics are written to `estimator.eval_dir(name)`.
-      every_n_iter: number of runs between two evaluations.
+      every_n_iter: number of runs between evaluations.
 
     Raises:
       TypeError: If an argument has the wrong type.

@@ -156,8 +156,8 @@ def make_early_stopping_hook(
     Args:
       estimator: the `Estimator` that trains.
       should_stop_fn: function without arguments that returns True to stop. Only the chief calls this function.
-      run_every_secs: seconds between two calls. Defaults to 60. Exclusive with `run_every_steps`.
-      run_every_steps: global steps between two calls. If given, also pass `run_every_secs=None`.
+      run_every_secs: seconds between calls. Defaults to 60. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between calls. If given, also pass `run_every_secs=None`.
 
     Returns:
       The chief's or a worker's `SessionRunHook`, depending on the Estimator's configuration. Pass the hook to training.
@@ -300,8 +300,8 @@ def stop_if_higher_hook(
       threshold: the threshold, in the metric's unit.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
       min_steps: global step before which evaluations are ignored.
-      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
-      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
+      run_every_secs: seconds between readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
@@ -332,8 +332,8 @@ def stop_if_lower_hook(
       threshold: the threshold, in the metric's unit.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
       min_steps: global step before which evaluations are ignored.
-      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
-      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
+      run_every_secs: seconds between readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
@@ -364,8 +364,8 @@ def stop_if_no_increase_hook(
       max_steps_without_increase: the number of global steps.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
       min_steps: global step before which evaluations are ignored.
-      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
-      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
+      run_every_secs: seconds between readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
@@ -397,8 +397,8 @@ def stop_if_no_decrease_hook(
       max_steps_without_decrease: the number of global steps.
       eval_dir: directory with the event files of the evaluations. Defaults to `estimator.eval_dir()`.
       min_steps: global step before which evaluations are ignored.
-      run_every_secs: seconds between two readings of the event files. Exclusive with `run_every_steps`.
-      run_every_steps: global steps between two readings. If given, also pass `run_every_secs=None`.
+      run_every_secs: seconds between readings of the event files. Exclusive with `run_every_steps`.
+      run_every_steps: global steps between readings. If given, also pass `run_every_secs=None`.
 
     Returns:
       A `SessionRunHook` to pass to training, in every task of the job.
@@ -447,7 +447,7 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
     Args:
       estimator: the `Estimator` that trains.
       last_step: the global step.
-      wait_after_file_check_secs: seconds that a worker waits between two readings of the model directory.
+      wait_after_file_check_secs: seconds that a worker waits between readings of the model directory.
 
     Returns:
       The chief's or a worker's `SessionRunHook`, depending on the Estimator's configuration. Pass the hook to training.

@@ -264,7 +264,10 @@ def _columns(x: Any, y: Any) -> tuple[dict[str, Any], list[str], Any]:
         columns[targets] = y
     for name, column in columns.items():
         if not hasattr(column, "shape") or not len(column.shape):
-            raise TypeError(f"x and y must hold arrays; {name!r} is {column!r} of type {type(column).__name__}.")
+            raise TypeError(
+                f"x and y must hold arrays with at least one dimension, but {name!r} is {column!r}, of type "
+                f"{type(column).__name__}."
+            )
     if len({column.shape[0] for column in columns.values()}) != 1:
         shapes = {name: column.shape for name, column in columns.items()}
         shape_of_y = None

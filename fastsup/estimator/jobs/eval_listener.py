@@ -40,7 +40,7 @@ class _EvalResult(NamedTuple):
 
 
 def _check_metrics(metrics: Any) -> None:
-    """Refuses metrics that `Estimator.evaluate` can't have returned."""
+    """Rejects metrics that `Estimator.evaluate` can't have returned."""
     if metrics and not isinstance(metrics, dict):
         raise TypeError(f"`Estimator.evaluate` should return dict. Given {type(metrics)}.")
     if not metrics:

@@ -126,7 +126,7 @@ def _variables_of(graph: Any) -> list[int]:
     ]
 
 
-# Seconds between two attempts of an evaluator without a throttle that finds no new checkpoint.
+# Seconds between attempts of an evaluator without a throttle that finds no new checkpoint.
 _POLL_SECS = 0.2
 _NO_THROTTLE_WARNING = (
     "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "

@@ -41,7 +41,7 @@ def check_hooks(
 
 
 def check_input_fn(input_fn: Any) -> None:
-    """Refuses an input function that can't be called."""
+    """Rejects an input function that can't be called."""
     if not callable(input_fn):
         raise TypeError(
             f"`input_fn` must be callable, given: {input_fn!r}. Pass a function that returns a tf.data.Dataset, or the "
@@ -66,7 +66,7 @@ def _is_whole_number(value: Any) -> bool:
 
 
 def check_steps(name: str, steps: Any, endless: bool = True) -> None:
-    """Refuses a number of steps that isn't positive. Warns about a fraction of a step."""
+    """Rejects a number of steps that isn't positive. Warns about a fraction of a step."""
     if steps is None:
         return
     no_integer = f"{name} must be an integer or None, given: {steps!r}"
@@ -90,7 +90,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
 
 
 def check_type(name: str, value: Any, kind: type, optional: bool = False) -> None:
-    """Refuses a value that isn't of one of the classes of `tf.estimator`."""
+    """Rejects a value that isn't of one of the classes of `tf.estimator`."""
     if not isinstance(value, kind):
         be_none = "be either `None` or " if optional else ""
         raise TypeError(f"`{name}` must {be_none}have type `tf.estimator.{kind.__name__}`. Got: {type(value)}")

@@ -155,7 +155,7 @@ class EstimatorV1(EstimatorForwards):
         self._model_exporter = Exporter(model)
 
     def _assert_members_are_not_overridden(self) -> None:
-        """Refuses a subclass that overrides members that it may not override."""
+        """Rejects a subclass that overrides members that it may not override."""
         base = Estimator if isinstance(self, Estimator) else EstimatorV1
         members = {name for name in dir(base) if not name.startswith("__")}
         own = set(self.__class__.__dict__) & members - _OVERRIDABLE

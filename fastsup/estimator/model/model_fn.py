@@ -318,7 +318,7 @@ _REQUIRED_FIELDS = {
 
 
 def check_mode(spec: Any, mode: str) -> None:
-    """Refuses a spec that lacks a field required by the mode of the call. The spec may have another mode."""
+    """Rejects a spec that lacks a field required by the mode of the call. The spec may have another mode."""
     if spec.mode == mode:
         return
     for name in _REQUIRED_FIELDS.get(mode, ()):
@@ -331,7 +331,7 @@ def check_mode(spec: Any, mode: str) -> None:
 
 
 def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
-    """Refuses a model_fn that an Estimator can't call.
+    """Rejects a model_fn that an Estimator can't call.
 
     Args:
       model_fn: the function.

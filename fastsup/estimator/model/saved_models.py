@@ -62,7 +62,7 @@ def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
 
 
 def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) -> None:
-    """Restores a checkpoint. Refuses a checkpoint that is damaged or lacks a variable."""
+    """Restores a checkpoint. Rejects a checkpoint that is damaged or lacks a variable."""
 
     def restore(path: str) -> None:
         with explaining_other_model(session.graph, graph_saver, path):

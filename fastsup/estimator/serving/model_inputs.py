@@ -91,7 +91,7 @@ class ModelInputs:
 
 
 def _fed(tensor: Any, value: Any) -> Any:
-    """Converts a value for feeding. Refuses values outside the tensor's type, which a session would truncate."""
+    """Converts a value for feeding. Rejects values outside the tensor's type, which a session would truncate."""
     if isinstance(value, sparse_tensor.SparseTensor):
         return sparse_tensor.SparseTensorValue(
             *(part.numpy() for part in (value.indices, value.values, value.dense_shape))
@@ -141,7 +141,7 @@ def _placeholder(path: str, spec: Any) -> Any:
 
 
 def check_specs(specs: Any) -> None:
-    """Refuses a structure with a member that isn't a `tf.TensorSpec`."""
+    """Rejects a structure with a member that isn't a `tf.TensorSpec`."""
     for path, spec in nest.flatten_with_joined_string_paths(specs):
         if not isinstance(spec, tensor_spec.TensorSpec):
             raise TypeError(

@@ -116,7 +116,7 @@ class Predictor:
       predict_keys: names of the predictions to return, if the predictions are a dictionary. Defaults to all.
       checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the model
         predicts with its initial values, with a warning if a model directory was given.
-      follow_secs: seconds between two checks for a newer checkpoint. The call that finds one loads it, while other
+      follow_secs: seconds between checks for a newer checkpoint. The call that finds one loads it, while other
         threads continue with the previous one. If None, only `reload` loads a newer one.
 
     Raises:

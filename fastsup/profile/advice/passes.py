@@ -45,7 +45,7 @@ class Cost(NamedTuple):
 _STEPS_PER_EXECUTION = 10
 # The executors of an accelerated model's functions.
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
-# If a callback's mean exceeds the time of nearly all its calls by this factor, it works only periodically.
+# If a callback's mean time is more than this many times its 95th percentile, it does its work in only a few calls.
 _SKEW = 5
 # Typical nanoseconds to lift a function.
 LIFTING_NS = 100_000_000

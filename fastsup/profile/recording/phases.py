@@ -71,7 +71,7 @@ TRACING = "tracing"
 MADE_AGAIN = "made again"
 OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
-# Work of callbacks that Keras runs in another thread.
+# The loop's wait for callbacks that Keras runs in another thread.
 WAIT_FOR_CALLBACKS = "wait for callbacks"
 # Keras's methods that run one batch each.
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")

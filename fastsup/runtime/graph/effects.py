@@ -175,7 +175,7 @@ class VariableAccess(enum.IntEnum):
 
     READS = 0
     WRITES = 1
-    # A checkpoint of variables, which must all be saved between two steps.
+    # A checkpoint of variables, which must all be saved between steps.
     SAVES = 2
     # A checkpoint of fed values.
     SAVES_COPIES = 3

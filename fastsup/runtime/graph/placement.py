@@ -25,7 +25,7 @@ _OF_METADATA = frozenset({"Shape", "Size", "Rank"})
 def check_one_device(
     operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str], remedy: str
 ) -> None:
-    """Refuses a step of the single-threaded executor with operations on several devices.
+    """Rejects a step of the single-threaded executor with operations on several devices.
 
     That executor runs one device's operations after another's. An operation that needs another device's result would
     wait forever.
@@ -193,7 +193,7 @@ def threads_held(operations: Iterable[ops.Operation]) -> dict[ops.Operation, int
 
 
 def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str) -> None:
-    """Refuses a step of the single-threaded executor that would wait for a thread forever.
+    """Rejects a step of the single-threaded executor that would wait for a thread forever.
 
     Args:
       operations: the operations of the step.

@@ -20,7 +20,7 @@ _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
 
 
 def check_one_interval(**intervals: Any) -> None:
-    """Refuses an interval that isn't a number. Warns about likely mistakes that TensorFlow accepts.
+    """Rejects an interval that isn't a number. Warns about likely mistakes that TensorFlow accepts.
 
     TensorFlow's constructor refuses both intervals or neither.
     """

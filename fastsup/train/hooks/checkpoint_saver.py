@@ -34,8 +34,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     Args:
       checkpoint_dir: directory of the checkpoints.
-      save_secs: seconds between two checkpoints. Specify either this or `save_steps`.
-      save_steps: global steps between two checkpoints.
+      save_secs: seconds between checkpoints. Specify either this or `save_steps`.
+      save_steps: global steps between checkpoints.
       saver: `tf.compat.v1.train.Saver` to use. Exclusive with `scaffold`.
       scaffold: `Scaffold` whose saver to use. With neither, the graph's only saver is used.
       checkpoint_basename: base name of the files.

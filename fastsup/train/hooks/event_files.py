@@ -26,8 +26,8 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
     """Writes summaries every N steps or seconds.
 
     Args:
-      save_steps: global steps between two summaries. Specify either this or `save_secs`.
-      save_secs: seconds between two summaries.
+      save_steps: global steps between summaries. Specify either this or `save_secs`.
+      save_secs: seconds between summaries.
       output_dir: directory of the event file. Exclusive with `summary_writer`.
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
       scaffold: `Scaffold` whose `summary_op` to fetch. Specify either this or `summary_op`.
@@ -106,8 +106,8 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
     """Measures the global steps per second, and writes them to the log and an event file (tag `global_step/sec`).
 
     Args:
-      every_n_steps: global steps between two measurements. Specify either this or `every_n_secs`.
-      every_n_secs: seconds between two measurements.
+      every_n_steps: global steps between measurements. Specify either this or `every_n_secs`.
+      every_n_secs: seconds between measurements.
       output_dir: directory of the event file. Exclusive with `summary_writer`.
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 

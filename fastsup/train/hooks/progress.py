@@ -44,7 +44,7 @@ class ProgressHook(AdaptedHook):
         tensor can also be given by name. The runs that update the display fetch the tensors. A `StepLoop` doesn't show
         them.
       total: global step at which training ends, or number of batches in an evaluation. Defaults to the session's end.
-      every_secs: seconds between two updates. If None, 0.1 for a bar and 10 for lines.
+      every_secs: seconds between updates. If None, 0.1 for a bar and 10 for lines.
       file: text stream to write to. If None, `sys.stderr`.
 
     Raises:

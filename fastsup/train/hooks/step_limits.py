@@ -17,7 +17,7 @@ from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["GlobalStepWaiterHook", "StopAtStepHook"]
 
-# Seconds between two reads of the global step, and global steps between two log lines.
+# Seconds between reads of the global step, and global steps between two log lines.
 _POLL_SECS = 0.5
 _LOG_STEPS = 1000
 

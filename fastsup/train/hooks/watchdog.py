@@ -22,7 +22,7 @@ __all__ = ["WatchdogHook"]
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Logs the stacks of all threads as one ERROR if no step finishes for `timeout_secs`, once per stall.
 
-    Every run with hooks is a step. The timeout also includes the time between two steps: the program's own code, hooks,
+    Every run with hooks is a step. The timeout also includes the time between steps: the program's own code, hooks,
     and the preparation of the first step. Choose a timeout that is longer than the longest of these, for example an
     evaluation or a checkpoint. The hook adds no cost to a step. A thread checks the progress four times per timeout, so
     it detects a stall up to a quarter of the timeout late.

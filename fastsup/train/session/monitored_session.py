@@ -84,7 +84,7 @@ def _is_of_loops(hook: Any) -> bool:
 
 
 def check_hook(hook: Any) -> None:
-    """Refuses an object that isn't a session-run hook."""
+    """Rejects an object that isn't a session-run hook."""
     hint = hint_for_class(hook)
     if hint:
         raise TypeError(
@@ -400,7 +400,7 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
       stop_grace_period_secs: seconds that threads get to end in `close`.
       max_recoveries: number of consecutive preemptions, without a successful step between them, to recover from. The
         next one raises its error. If None, there is no limit, as in TensorFlow.
-      handle_signals: Whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
+      handle_signals: Whether SIGTERM and SIGINT, unless the program handles them, end the session between steps and
         then the program, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint is saved.
         A second signal of the same kind ends the program immediately. If None, True if a hook saves checkpoints: a
         `CheckpointSaverHook` or a `fastsup.loop.CheckpointHook`.
@@ -446,11 +446,11 @@ class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularM
       stop_grace_period_secs: seconds that threads get to end in `close`.
       checkpoint_filename_with_path: path of the checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
+      recovery_wait_secs: seconds between checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: Whether to show the progress on stderr, by adding a `ProgressHook` unless `hooks` has one.
-      handle_signals: Whether SIGTERM and SIGINT end the session between two steps, as for `MonitoredSession`.
+      handle_signals: Whether SIGTERM and SIGINT end the session between steps, as for `MonitoredSession`.
 
     Raises:
       Exception: As for `MonitoredSession` and `ChiefSessionCreator`.

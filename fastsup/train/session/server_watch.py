@@ -19,7 +19,7 @@ __all__ = ["watch_servers"]
 # Seconds without a finished step after which the tasks are probed, and seconds that they get to answer.
 STILL_SECS = 60.0
 ANSWER_SECS = 60.0
-# Seconds between two checks of the coordinator while the tasks are probed.
+# Seconds between checks of the coordinator while the tasks are probed.
 _POLL_SECS = 1.0
 
 

@@ -79,7 +79,7 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
       checkpoint_dir: directory whose newest intact checkpoint is restored. Exclusive with the path below.
       checkpoint_filename_with_path: path of the checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two checks of a directory that has no checkpoint yet.
+      recovery_wait_secs: seconds between checks of a directory that has no checkpoint yet.
       restore: "strict" or "partial", as for `SessionManager`.
       max_wait_secs: maximum seconds until every server that the session needs answers. If None, there is no limit.
 
@@ -140,7 +140,7 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
       config: ConfigProto of the session, or None.
       max_wait_secs: maximum seconds to wait for the model.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: maximum seconds between two checks of the model. The first checks are more frequent.
+      recovery_wait_secs: maximum seconds between checks of the model. The first checks are more frequent.
 
     Raises:
       AttributeError: If `scaffold` isn't a Scaffold.

@@ -66,7 +66,7 @@ _LONGEST_SILENCE_SECS = 600.0
 
 
 def check_recovery_wait_secs(value: Any) -> None:
-    """Refuses an infinite pause between two checks. Warns about a negative number, which is treated as 0."""
+    """Rejects an infinite pause between checks. Warns about a negative number, which is treated as 0."""
     if not isinstance(value, Real):
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
     if not float(value) < math.inf:
@@ -281,7 +281,7 @@ _RESTORE_MODES = ("strict", "partial")
 
 
 def check_restore(value: Any) -> None:
-    """Refuses an unknown restore mode."""
+    """Rejects an unknown restore mode."""
     if value not in _RESTORE_MODES:
         raise ValueError(f"restore must be one of {', '.join(map(repr, _RESTORE_MODES))}, got {value!r}.")
 
@@ -368,7 +368,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
       ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. If None, the model
         isn't checked.
       graph: the graph. Defaults to the default graph.
-      recovery_wait_secs: seconds between two checks of a model that another process prepares.
+      recovery_wait_secs: seconds between checks of a model that another process prepares.
       local_init_run_options: RunOptions for `local_init_op`.
       local_init_feed_dict: feeds for `local_init_op`.
       executor: executor mode of the sessions, as for `fastsup.Session`.

@@ -106,27 +106,27 @@ def MonitoredTrainingSession(
       scaffold: `Scaffold` with the operations that prepare the model. Defaults to one with the graph's operations.
       hooks: additional hooks.
       chief_only_hooks: additional hooks of the chief.
-      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600 unless `save_checkpoint_steps` is given. If
+      save_checkpoint_secs: seconds between checkpoints. Defaults to 600 unless `save_checkpoint_steps` is given. If
         None or 0, doesn't save by time.
-      save_summaries_steps: global steps between two summaries. Defaults to 100 unless `save_summaries_secs` is given.
+      save_summaries_steps: global steps between summaries. Defaults to 100 unless `save_summaries_secs` is given.
         If None or 0, doesn't write summaries by steps.
-      save_summaries_secs: seconds between two summaries. By default, doesn't write summaries by time.
+      save_summaries_secs: seconds between summaries. By default, doesn't write summaries by time.
       config: ConfigProto of the session, or None.
       stop_grace_period_secs: seconds that threads get to end in `close`.
-      log_step_count_steps: global steps between two measurements of `global_step/sec`. If None or 0, doesn't measure
+      log_step_count_steps: global steps between measurements of `global_step/sec`. If None or 0, doesn't measure
         it.
       max_wait_secs: maximum seconds to wait in a cluster: a worker waits for the chief to prepare the model, and the
         chief waits for the servers that it needs.
-      save_checkpoint_steps: global steps between two checkpoints. By default, doesn't save by steps.
+      save_checkpoint_steps: global steps between checkpoints. By default, doesn't save by steps.
       summary_dir: directory of the summaries. Defaults to `checkpoint_dir`.
       save_graph_def: Whether to write the graph with the checkpoints.
       executor: executor mode, as for `fastsup.Session`.
       async_save: Whether training continues while a checkpoint is written, as for `CheckpointSaverHook`.
-      recovery_wait_secs: maximum seconds between two checks of the model by a worker. The first checks are more
+      recovery_wait_secs: maximum seconds between checks of the model by a worker. The first checks are more
         frequent.
       restore: "strict" or "partial", as for `SessionManager`.
       max_recoveries: number of consecutive preemptions to recover from, as for `MonitoredSession`. If None, no limit.
-      handle_signals: Whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
+      handle_signals: Whether SIGTERM and SIGINT end the session between steps, with a checkpoint, as for
         `MonitoredSession`. If None, True with a `checkpoint_dir` (also in a worker), and if a hook saves checkpoints.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: Whether to show the step, the rate and the remaining time on stderr, by adding a `ProgressHook` unless
@@ -136,7 +136,8 @@ def MonitoredTrainingSession(
       A `MonitoredSession`, ready to run.
 
     Raises:
-      TypeError: If hooks aren't hooks, an interval isn't a number, or a flag isn't a bool.
+      TypeError: If an element of `hooks` or `chief_only_hooks` isn't a hook, an interval isn't a number, or
+        `async_save` or `handle_signals` isn't a bool.
       ValueError: If `restore` is unknown, or an argument has an invalid value.
       RuntimeError: If a hook needs a global step that the graph lacks, or the model isn't ready after it is
         initialized.

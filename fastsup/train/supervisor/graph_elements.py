@@ -21,7 +21,7 @@ __all__ = ["USE_DEFAULT", "GraphElements", "check_fetchable", "check_saver", "ch
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
-    """Refuses a value that isn't a number of seconds. Warns about a negative number or NaN, which mean no wait."""
+    """Rejects a value that isn't a number of seconds. Warns about a negative number or NaN, which mean no wait."""
     if value is None and not endless:
         return
     if not isinstance(value, numbers.Real):
@@ -35,7 +35,7 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
 
 
 def check_types(graph: Any, saver: Any, init_fn: Any) -> None:
-    """Refuses arguments of the wrong type. None and 0 (the default) are valid."""
+    """Rejects arguments of the wrong type. None and 0 (the default) are valid."""
     if graph is not None and not hasattr(graph, "as_default"):
         raise AttributeError(
             f"{type(graph).__name__!r} object has no attribute 'as_default': graph={graph!r} must be a tf.Graph."
@@ -52,7 +52,7 @@ def check_types(graph: Any, saver: Any, init_fn: Any) -> None:
 
 
 def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
-    """Refuses an element that a session of the graph can't fetch."""
+    """Rejects an element that a session of the graph can't fetch."""
     try:
         tf_session._FetchHandler(graph, element, {})
     except (TypeError, ValueError) as error:
@@ -60,7 +60,7 @@ def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
 
 
 def check_saver(graph: ops.Graph, saver: Any) -> None:
-    """Refuses a saver whose operations the graph doesn't have.
+    """Rejects a saver whose operations the graph doesn't have.
 
     A saver knows its operations by name, so a saver that was imported with the graph, or created in a copy, is valid.
     """
@@ -142,7 +142,7 @@ class GraphElements:
         return None
 
     def check(self, own_manager: bool, is_chief: bool, writes: bool) -> None:
-        """Refuses elements that the sessions would refuse later, before any file or thread is created."""
+        """Rejects elements that the sessions would refuse later, before any file or thread is created."""
         used = []
         if own_manager:
             used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * bool(is_chief)

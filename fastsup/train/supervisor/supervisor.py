@@ -133,12 +133,12 @@ class SupervisorForwards:
 
     @property
     def save_summaries_secs(self) -> float | None:
-        """Seconds between two summaries. None if this isn't the chief."""
+        """Seconds between summaries. None if this isn't the chief."""
         return self._save_summaries_secs
 
     @property
     def save_model_secs(self) -> float | None:
-        """Seconds between two checkpoints. None if this isn't the chief."""
+        """Seconds between checkpoints. None if this isn't the chief."""
         return self._save_model_secs
 
     @property
@@ -203,9 +203,9 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         If None, saves and restores nothing.
       global_step: integer tensor or variable that counts steps. Defaults to the collection GLOBAL_STEP, or else to the
         tensor with that name. If None, checkpoints and summaries have no step.
-      save_summaries_secs: seconds between two summaries. If 0, writes none.
-      save_model_secs: seconds between two checkpoints. If 0, saves none.
-      recovery_wait_secs: maximum seconds between two checks of a model that the chief prepares.
+      save_summaries_secs: seconds between summaries. If 0, writes none.
+      save_model_secs: seconds between checkpoints. If 0, saves none.
+      recovery_wait_secs: maximum seconds between checks of a model that the chief prepares.
       stop_grace_secs: seconds that threads get to end after a stop is requested.
       checkpoint_basename: base name of the checkpoint files.
       session_manager: SessionManager that creates the sessions. If None, one is created from the arguments above.
@@ -420,7 +420,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         """Starts a thread that calls a function repeatedly until a stop is requested. `stop()` waits for the thread.
 
         Args:
-          timer_interval_secs: seconds from one call to the next. If None, there is no pause between two calls.
+          timer_interval_secs: seconds from one call to the next. If None, there is no pause between calls.
           target: the function.
           args: its positional arguments, or None.
           kwargs: its keyword arguments, or None.
