@@ -121,7 +121,7 @@ class TPUConfig(_TPUConfig):
       initial_infeed_sleep_secs: seconds to wait before the first batch is sent.
       input_partition_dims: number of parts into which to split each dimension of the input.
       eval_training_input_configuration: PER_HOST_V1 or SLICED of `InputPipelineConfig`.
-      experimental_host_call_every_n_steps: steps between calls of the host.
+      experimental_host_call_every_n_steps: steps between calls to the host.
       experimental_allow_per_host_v2_parallel_get_next: Whether hosts fetch their input in parallel.
       experimental_feed_hook: class of the hook that feeds TPUs.
 

@@ -324,7 +324,7 @@ def part_here(str phase):
 
 
 def call_not_lifted(function, str reason):
-    """Records that TensorFlow runs this thread's current call of a `fastsup.function`.
+    """Records that TensorFlow runs this thread's current call to a `fastsup.function`.
 
     Args:
       function: the function.

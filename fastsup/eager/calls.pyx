@@ -348,7 +348,7 @@ def release(list slot_tensors):
 cdef enum:
     # Maximum number of cached calls per function.
     MOST_CACHED_CALLS = 2048
-    # Number of calls of a trace that isn't lifted because there is no room, until the function checks again.
+    # Number of calls to a trace that isn't lifted because there is no room, until the function checks again.
     CALLS_UNTIL_LOOK = 128
 
 # The location of the pointer to the profiler of the whole program.

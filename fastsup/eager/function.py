@@ -104,7 +104,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
       original: a `tf.function` or a ConcreteFunction.
       executor: the executor mode.
       fallback: what to do if it can't be lifted: "warn", "raise" or "silent".
-      earns: Whether TensorFlow runs the calls of a trace until they have taken as long as lifting takes. If None, this
+      earns: Whether TensorFlow runs the calls to a trace until they have taken as long as lifting takes. If None, this
         applies from the fifth trace of one Python function on, unless lifting the earlier ones has paid off.
     """
 
@@ -356,7 +356,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
             return entry
 
     def _has_to_earn(self) -> bool:
-        """Returns True if TensorFlow runs the calls of a new trace until they have taken as long as lifting takes."""
+        """Returns True if TensorFlow runs the calls to a new trace until they have taken as long as lifting takes."""
         if self._earns is not None:
             return self._earns
         # A program that creates a function from the same code for every few calls would pay more than it saves.
@@ -611,7 +611,7 @@ _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 
 def with_lines(error: Any, concrete: Any) -> Any:
-    """Gives a lifted graph's error the same text as in TensorFlow's call of the function.
+    """Gives a lifted graph's error the same text as in TensorFlow's call to the function.
 
     Args:
       error: a `tf.errors.OpError`.

@@ -186,7 +186,7 @@ class ConcreteTracer:
         return traced, {}
 
     def _rivals(self, concrete: Any) -> list[Any] | None:
-        """Returns the FunctionTypes of the other traces that may accept calls of a trace."""
+        """Returns the FunctionTypes of the other traces that may accept calls to a trace."""
         return []
 
 
@@ -324,7 +324,7 @@ class FunctionTracer(ConcreteTracer):
 
 
 class _Traced(BaseException):
-    """Stops TensorFlow's first call of a function before the function runs."""
+    """Stops TensorFlow's first call to a function before the function runs."""
 
 
 def _is_fed(leaf: Any) -> bool:

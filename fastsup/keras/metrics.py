@@ -1,4 +1,4 @@
-"""The metrics of an accelerated model, reset and read in one call of a lifted function each.
+"""The metrics of an accelerated model, reset and read in one call to a lifted function each.
 
 Keras assigns and reads the variables one by one, which takes longer than a small step.
 """

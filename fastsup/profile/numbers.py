@@ -303,7 +303,7 @@ class ProfileRows:
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
       unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
       functions: the functions of `fastsup.function`.
-      call_ns: nanoseconds that `fastsup.function` saves per TensorFlow call of a function, or 0 if not needed.
+      call_ns: nanoseconds that `fastsup.function` saves per TensorFlow call to a function, or 0 if not needed.
     """
 
     steps: int

@@ -1,4 +1,4 @@
-"""`Session.run` with cached plans: a look-up, one call of the runtime, and building the result."""
+"""`Session.run` with cached plans: a look-up, one call to the runtime, and building the result."""
 
 from libc.stdint cimport int64_t, uint64_t
 

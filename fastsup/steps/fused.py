@@ -306,7 +306,7 @@ class FusedStep:
         """Returns True if the next steps should run in one call."""
         fusion = self.fusion
         if tf_abi.is_testing() and not self._kept:
-            return False  # TensorFlow's own call of the loop would make XLA compile it for each number of steps.
+            return False  # TensorFlow's own call to the loop would make XLA compile it for each number of steps.
         if self._is_forced or self._kept:
             return True
         if fusion.why_never or (fusion.function is not None and fusion.trial.way != FUSED):

@@ -1,4 +1,4 @@
-"""The call of a bound step, which every step uses."""
+"""The call to a bound step, which every step uses."""
 
 from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import errors_impl
@@ -8,7 +8,7 @@ from fastsup.common.errors import is_end_of_input
 
 
 cdef class Bound:
-    """A call of a step function with fixed arguments. See `fastsup.bind`.
+    """A call to a step function with fixed arguments. See `fastsup.bind`.
 
     Args:
       step: the step function.

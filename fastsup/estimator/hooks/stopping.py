@@ -219,7 +219,7 @@ _MetricReader = Callable[[], Iterator[tuple[int, float]]]
 def _metric_reader(estimator: Any, metric_name: Any, eval_dir: Any, min_steps: Any, **limit: Any) -> _MetricReader:
     """Returns a function that reads the values of a metric, in the order of the global steps.
 
-    All arguments are checked here, because the first call of the function may be hours later.
+    All arguments are checked here, because the first call to the function may be hours later.
     """
     check_estimator(estimator)
     if eval_dir is not None and not isinstance(eval_dir, str | bytes | os.PathLike):

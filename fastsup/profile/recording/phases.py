@@ -83,13 +83,13 @@ WEIGHTS = "weights to Python"
 LIFTING = "lifting"
 # The start of the detail of `fastsup.function` calls that TensorFlow runs.
 BY_TENSORFLOW = "by TensorFlow"
-# Executors of a pass's function: TensorFlow's own call of a function, or Python, operation by operation.
+# Executors of a pass's function: TensorFlow's own call to a function, or Python, operation by operation.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
 BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
 # The detail of traces of functions in a dataset.
 INPUT_TRACES = "of tf.data's functions"
-# The role of the calls of a `fastsup.function`, instead of a session's role.
+# The role of the calls to a `fastsup.function`, instead of a session's role.
 FUNCTION_ROLE = "call"
 # The end of the owner of a callback's work in another thread.
 IN_A_THREAD = ", in a thread"
