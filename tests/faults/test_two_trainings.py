@@ -112,7 +112,7 @@ def test_each_warns_of_the_other_once(start: Any, tmp_path: Path, way: str) -> N
     for training, other in ((first, pids[1]), (second, pids[0])):
         (warning,) = training.end()
         replaced = f"{tmp_path / 'model' / 'checkpoint'} was replaced by another program: process {other} on "
-        assert re.search(re.escape(replaced) + r"\S+, running since \S+ has saved", warning)
+        assert re.search(re.escape(replaced) + r"\S+, running since \S+ saved there after this program", warning)
 
 
 @pytest.mark.parametrize("way", ["session", "async_step_loop"])
