@@ -94,7 +94,7 @@ class BackgroundSaver:
 
     def __init__(self, saver: Any) -> None:
         self.saver = saver
-        # The saved tensors, for some version of the graph, and how their values are kept.
+        # The graph and version for which the snapshot was prepared, the saved tensors, and how their values are kept.
         self._prepared_for: tuple[Any, int] | None = None
         self._tensors: list[Any] = []
         self._snapshot = Snapshot([], [])
@@ -169,7 +169,7 @@ class BackgroundSaver:
         self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
     ) -> None:
         try:
-            # Without a default graph a new thread executes eagerly under TF 2 behavior.
+            # Set a default graph, because without one a new thread executes eagerly under TF 2 behavior.
             with no_interpreter_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()
@@ -292,7 +292,7 @@ class CheckpointWriter:
             self._background_of(saver).save(session, path, step, has_meta_graph, self._when_written)
             self._pending_step = step
             return None
-        # Read before the write, because the gate may time out and let a step pass.
+        # Read this before the write, because the gate may time out and let a step pass.
         passed = session.gate.passed
         with no_interpreter_exit:
             written = save_durably(saver, session, path, step, write_meta_graph)

@@ -281,10 +281,10 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     is_open = [
         session
         for session in gc.get_objects()
-        # By the type, because `__class__` of a proxy may run code of the program.
+        # Check the type, because `__class__` of a proxy may run code of the program.
         if issubclass(type(session), tf_session.BaseSession)
         and not isinstance(session, Session)
-        and type(session).__module__.partition(".")[0] != "fastsup"  # Sessions of lifted functions.
+        and type(session).__module__.partition(".")[0] != "fastsup"  # Skip sessions of lifted functions.
         and not session._closed
     ]
     if is_open:

@@ -3,7 +3,8 @@ from fastsup.core.schedule cimport Scheduled
 
 
 cdef class LoopHook(Scheduled):
-    # Called instead of `on_due`, without the GIL if the step is in C; NULL if not used. A subclass in Cython sets it.
+    # C function that is called instead of `on_due`, without the GIL if the step is in C; NULL if not used. A subclass
+    # in Cython sets it.
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule

@@ -108,7 +108,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         applies from the fifth trace of one Python function on, unless lifting the earlier ones has paid off.
     """
 
-    #: For AutoGraph, which calls functions with this attribute unchanged.
+    #: Marks the object for AutoGraph, which calls functions with this attribute unchanged.
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
@@ -126,7 +126,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not_lifted = ""
         self._why_elsewhere = ""
-        # True if TensorFlow ran it because a self-test was running.
+        # True if TensorFlow ran a call because a self-test was running.
         self._has_run_in_test = False
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
@@ -135,7 +135,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself looks up names such as __deepcopy__ for this object.
+        # Python looks up names such as __deepcopy__ for this object, not for the original.
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
@@ -150,7 +150,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     # TensorFlow's interface for saving. A class's own methods come before __getattr__.
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        with OwnFrames():  # It may trace.
+        with OwnFrames():  # The call may trace the function.
             return self.original._trackable_children(save_type, **kwargs)
 
     def _deserialization_dependencies(self, children: Any) -> Any:
@@ -415,7 +415,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         except Exception as error:
             if is_user_error(error):
                 raise
-            # Whatever it is, TensorFlow's own function is right.
+            # Whatever the error is, TensorFlow's own function can still run the call.
             self._say(f"{type(error).__name__}: {error}")
             return None
         tf_abi.keep_track(step)
@@ -606,7 +606,7 @@ def lifted_function(
     return kind(original, executor, fallback, earns)
 
 
-# An operation whose function the runtime doesn't name.
+# Matches an operation whose function the runtime doesn't name.
 _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 

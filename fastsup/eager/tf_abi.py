@@ -74,7 +74,7 @@ class _SelfTest(threading.Thread):
     """
 
     def __init__(self) -> None:
-        # A daemon thread, because the interpreter waits for other threads before it calls the exit handlers.
+        # The thread is a daemon, because the interpreter waits for other threads before it calls the exit handlers.
         super().__init__(name="fastsup-self-test", daemon=True)
         self.outcome = ""
         self._child: subprocess.Popen[bytes] | None = None
@@ -132,7 +132,7 @@ def unavailable_reason() -> str:
     global _outcome
     test = _test
     if test is not None and _outcome is None:
-        # Without the lock, because another thread may check whether the test has finished.
+        # Wait without the lock, because another thread may check whether the test has finished.
         test.join()
     with _lock:
         if _outcome is None:

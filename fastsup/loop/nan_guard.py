@@ -54,7 +54,7 @@ class NanGuardHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         result = loop.result
-        # The most frequent case comes first and costs least.
+        # Check the most frequent case first, so that it costs least.
         if type(result) is float and result == result:
             return
         numbers = named_numbers(self._reads(result))

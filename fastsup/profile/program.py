@@ -19,7 +19,7 @@ _bootstrap: Any = import_module("importlib._bootstrap")
 
 _MOST_SESSIONS = _MOST_FUNCTIONS = 100
 _TF_SESSION = "tensorflow.python.client.session"
-# TensorFlow's counter of new sessions, in that module.
+# TensorFlow's counter of new sessions, in the session module.
 _COUNTER = "_python_session_create_counter"
 
 

@@ -58,7 +58,8 @@ _BLOCKING = frozenset(
     }
 )  # fmt: skip
 _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "Recv")
-# These wait without a thread in TensorFlow's ordinary executor, but block one in the single-threaded executor.
+# Operations that wait without a thread in TensorFlow's ordinary executor, but block one in the single-threaded
+# executor.
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
@@ -149,8 +150,8 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
         return False
     if not types.isdisjoint(_LOW_LEVEL_CONTROL_FLOW | _BLOCKING):
         return False
-    # There, conditionals and loops run as function calls, which cost more than the saved thread switches. The
-    # conditional that every graph with a global step has rarely runs.
+    # In the single-threaded executor, conditionals and loops run as function calls, which cost more than the saved
+    # thread switches. The conditional that every graph with a global step has rarely runs.
     if not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
         guarded_read = training_util._get_global_step_read(graph)
         beside_steps = set() if guarded_read is None else upstream_operations([guarded_read])

@@ -335,7 +335,7 @@ class IteratorBlocks:
         except BaseException as error:
             if not self._count:
                 raise
-            self._error = error  # Ctrl-C: the steps of the taken batches run first.
+            self._error = error  # After a Ctrl-C, the steps of the taken batches run first.
 
     def _peek_fits(self) -> bool:
         """Returns True if there is a next element, with the same shape as those in blocks."""

@@ -29,7 +29,7 @@ from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, r
 
 __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_instance"]
 
-# Both ways alternate in blocks of this many seconds, with at least one call.
+# A trial alternates the two ways in blocks of this many seconds, with at least one call per block.
 _BLOCK_SECS = 0.01
 # Number of pairs of blocks (one of each way) that a trial measures.
 _PAIRS = 5
@@ -471,7 +471,7 @@ class FusedStep:
         fusion, blocks = self.fusion, self.blocks
         secs = fusion.seconds[FUSED]
         if blocks is not None:
-            blocks.taken(steps)  # Before the call. After it, a Ctrl-C could come first.
+            blocks.taken(steps)  # Count the batches before the call, because after it, a Ctrl-C could come first.
         try:
             result, results = function(place, steps, tensors, self._args, self._kwargs, with_results)
         except _FAILURES:

@@ -38,7 +38,8 @@ cdef RunRequest new_request(object fetches, object feed_dict, object options, ob
 # One run between the callbacks of hooks. It belongs to the thread that executes the run.
 @final
 cdef class HookedRun:
-    # The wrapped session; and as a `fastsup.Session`, with the schedules of the hooks. Both None for another session.
+    # The wrapped session; the same session as a `fastsup.Session`; and the schedules of the hooks. The latter two are
+    # None for a session of another class.
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler
@@ -82,8 +83,8 @@ cdef class StepEngine:
     cdef readonly uint64_t runs_ended
     cdef ProbeFinder probes
     # The session of the last step; the same session as a `fastsup.Session`; and the schedules of the hooks around it.
-    # The latter two are None for another session. Replaced together, by whichever thread runs the first step in a
-    # session.
+    # The latter two are None for a session of another class. The three fields are replaced together, by whichever
+    # thread runs the first step in a session.
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler

@@ -8,7 +8,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 
 
 cdef class ScheduledHookBase(Scheduled):
-    # Set by the hook's `_schedule`.
+    # The hook's `_schedule` sets the following fields.
     # A fetch that the hook needs in every run and checks in C, or None.
     cdef object watched_fetch
     # True if an in-run hook decides on the step after the run (see due_in_run).
@@ -60,7 +60,8 @@ cdef class HookList:
     cdef object step_read
     cdef TypeVersions types
 
-    # Every hook is in one of these four, in the order of the list. Replaced as a whole, with the lock held.
+    # Every hook is in one of these four, in the order of the list. The four are replaced as a whole, with the lock
+    # held.
     cdef ScheduleTable in_run
     cdef ScheduleTable after_run
     cdef list every_run
@@ -103,7 +104,7 @@ cdef class HookList:
 
 @final
 cdef class StepRequest:
-    # list, tuple or dict, or None for a single step.
+    # The type of the request: list, tuple or dict, or None for a single step.
     cdef object kind
     cdef list keys
     # For each fetch, whether it is the step.

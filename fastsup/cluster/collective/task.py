@@ -70,7 +70,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
         task_type=task_type,
         task_id=task_id,
         global_id_in_cluster=tasks.index((task_type, task_id)),
-        # Also for a single task, because the strategy places operations on its job.
+        # Even a single task needs the address, because the strategy places operations on the task's job.
         master="grpc://" + cluster_spec.task_address(task_type, task_id),
         evaluation_master="",
         is_chief=(task_type, task_id) == leader_of(cluster_spec),

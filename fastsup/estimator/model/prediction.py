@@ -51,7 +51,7 @@ class PredictionRun:
         yield_single_examples: bool
     ) -> Iterator[Any]:  # fmt: skip
         """Yields predictions. See `Estimator.predict`."""
-        # The caller's code runs between predictions, and this graph must not be the default graph then.
+        # The caller's code runs between predictions. This graph must not be the default graph during that time.
         graph = ops.Graph()
         methods = self._model.methods
         with graph.as_default():

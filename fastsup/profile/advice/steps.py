@@ -177,13 +177,13 @@ _STEPS_A_PLAN = 20
 _LIGHT_NS = 200_000
 # Recording takes as long as a step of this length.
 _TOO_SHORT_NS = 1_000
-# The listener that evaluates. It isn't part of the program.
+# The listener that evaluates for train_and_evaluate. It isn't part of the program.
 _OF_TRAIN_AND_EVALUATE = "NewCheckpointListenerForEvaluate"
-# Hooks that are called in a smaller share of steps are rarely called.
+# Hooks that are called in a smaller share of steps count as rarely called.
 _OFTEN = 0.1
 # Maximum number of names in a sentence.
 _MOST_NAMES = 4
-# Steps that take a smaller share of the program's time are a small part of it.
+# Steps that take a smaller share of the program's time count as a small part of it.
 _SMALL_PART = 0.5
 
 

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FETCHES = "fetches"
-# Fetched by the session for hooks that count by the step and aren't called in the run.
+# The session's own fetch of the step, for hooks that count by the step and aren't called in the run.
 STEP_FETCH = "global step"
 BETWEEN = "between steps"
 # The session's own work in a run that calls hooks.
@@ -57,7 +57,7 @@ FEED_CONVERSION = "feed conversion"
 FETCH_CONVERSION = "fetch conversion"
 SAVE = "save"
 LISTENER = "listener"
-# A pass (a call that runs all steps itself): its code before the first epoch, between epochs and around batches.
+# The own code of a pass (a call that runs all steps itself): before the first epoch, between epochs, around batches.
 PASS_SETUP = "setup"
 PASS_EPOCHS = "between epochs"
 PASS_LOOP = "Keras's loop"
@@ -75,9 +75,9 @@ INPUT_WAIT = "wait for input"
 WAIT_FOR_CALLBACKS = "wait for callbacks"
 # Keras's methods that run one batch each.
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
-# Both of these. Each call of one is a step.
+# Names of the functions and methods for batches. Each call to one of them is a step.
 KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
-# A model's weights as arrays.
+# Converting a model's weights to arrays.
 WEIGHTS = "weights to Python"
 # Converting a trace of a `fastsup.function` to a separate graph.
 LIFTING = "lifting"

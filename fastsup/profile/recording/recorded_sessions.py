@@ -126,7 +126,7 @@ def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
     return session_info
 
 
-# The result of value_cost_ns, measured once per process.
+# The result of value_cost_ns, which is measured once per process.
 _value_cost_ns: list[float] = []
 
 

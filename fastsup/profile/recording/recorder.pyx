@@ -65,7 +65,7 @@ cdef int64_t read_manual_clock(void* context) noexcept:
     return (<ManualClock> <PyObject*> context).ns
 
 
-# Context managers, for Python code that is rarely called.
+# These classes are context managers for Python code that is rarely called.
 
 @no_gc_clear
 cdef class StepScope:
@@ -125,7 +125,7 @@ def count_values(fetches):
         return sum(map(count_values, fetches.values()))
     if isinstance(fetches, (list, tuple)):
         return sum(map(count_values, fetches))
-    # Among fetchable objects, only operations are nodes.
+    # Among fetchable objects, only operations have a node_def. They have no value.
     return 0 if hasattr(fetches, "node_def") else 1
 
 
@@ -347,7 +347,7 @@ cdef class Recorder(SpanRegistry):
         """
         cdef fs_thread_trace trace
         cdef SpanStats stats = SpanStats()
-        # For steps with one span, and steps with two.
+        # Histograms of steps with one span, and of steps with two spans.
         cdef fs_histogram* steps = <fs_histogram*> calloc(2, sizeof(fs_histogram))
         cdef int64_t before, after
         cdef int more, i, j
@@ -446,7 +446,7 @@ cdef class Recorder(SpanRegistry):
                 fs_trace_interrupt_between_steps(trace)
             trace = trace.next
 
-    # Context managers, for Python code that is rarely called.
+    # These methods return context managers for Python code that is rarely called.
 
     def step(self):
         """Returns a context manager that records a step."""
@@ -480,7 +480,7 @@ cdef class Recorder(SpanRegistry):
         """Returns a context manager that marks a step for another profiler. Here it does nothing."""
         return empty_context
 
-    # The whole program.
+    # Methods for recording the whole program.
 
     def start(self, replaceable=False):
         """Records every session and loop of the program that doesn't have its own profiler, until `stop`.

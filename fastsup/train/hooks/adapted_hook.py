@@ -153,7 +153,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
 
     def _begin_loop(self, session: Any) -> None:
         if self._has_begun:
-            return  # Another thread was first.
+            return  # Another thread has already begun the loop.
         step = self._runs if self._global_step_tensor is None else session.run(self._global_step_tensor)
         self._loop.session = session
         self._loop._begin(self._runs, int(step))

@@ -85,7 +85,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def begin(self) -> None:
         self._require_global_step()
-        for listener in self._listeners:  # Before any listener has started.
+        for listener in self._listeners:  # Check all listeners before any listener has started.
             if not hasattr(listener, "begin"):
                 raise AttributeError(
                     f"{type(listener).__name__!r} object has no attribute 'begin': listeners must be "

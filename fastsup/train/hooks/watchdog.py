@@ -121,7 +121,7 @@ class _Watch:
             "The log shows each thread's position.",
         )
         if self._coord is not None:
-            # For loops that call should_stop(), and for other session classes.
+            # Report the error to the coordinator, for loops that call should_stop() and for other session classes.
             with self._coord.stop_on_exception():
                 raise error
         if isinstance(self._session, Session):

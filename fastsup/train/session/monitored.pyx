@@ -154,7 +154,7 @@ cdef class MonitoredSessionBase:
         except Exception as error:
             if not chain.outermost._recovers_from(error):
                 raise
-        # Run in a new session, which the outermost session creates.
+        # Run the step in a new session, which the outermost session creates.
         return self.step_through(request)
 
     cdef object step_through(self, RunRequest request):
@@ -382,7 +382,7 @@ cdef class SteppingFunction:
             return 0
         runner = chain.engine.runner
         if self.plans is not runner.cache.plans:
-            # The session is new, or dropped its plans.
+            # The session is new, or has dropped its plans.
             if not runner.lifetime.open:
                 return 0
             self.plan = runner.find_plan(self.fetches, feed_dict, False)

@@ -279,7 +279,7 @@ class _MonitoredSession(MonitoredSessionBase):
         try:
             if exception_type and not by_signal:
                 report_error(self._hooks, None, exception_value)
-        finally:  # A hook may interrupt the program there.
+        finally:  # A hook may interrupt the program while it receives the error.
             self._close_internal(exception_type)
         return exception_type is None
 

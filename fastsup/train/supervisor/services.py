@@ -208,7 +208,7 @@ class Sessions:
             close = log.close
         finally:
             warn_of_leaked_threads(awaited, self.stop_grace_secs)
-            # After the threads have ended, because they write events.
+            # Close the writer after the threads have ended, because they write events.
             if close_summary_writer:
                 close()
 
@@ -252,7 +252,7 @@ class EventLog:
             return
         # A closed FileWriter writes nothing, and warns about each event.
         if getattr(writer, "_closed", None) is not True:
-            # No step, because the session from which to read it may be closed.
+            # Leave the step out, because the session from which to read it may be closed.
             writer.add_session_log(_SessionLog(status=_SessionLog.STOP))
             writer.close()
         # A reopened writer starts another file, which also needs the graph.
