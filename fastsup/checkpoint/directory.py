@@ -357,13 +357,13 @@ def latest_intact_checkpoint(directory: Any) -> str | None:
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)
 
 
-# Detects two trainings that save in one directory.
+# Detects two training runs that save in one directory.
 #
-# Each would overwrite the state file and the checkpoints of the same steps, and delete its own. Before a training
-# replaces a state file, it therefore checks if another process has replaced the file since this process wrote or read
-# it. An extended attribute of the file names the process that wrote it. The content remains TensorFlow's, because
-# programs read it line by line. This needs no lock: a killed process doesn't save again, and a restarted one reads the
-# state file first. On a file system without such attributes, there is no warning.
+# Each run would overwrite the state file and the checkpoints of the same steps, and delete its own checkpoints. Before
+# a run replaces a state file, it therefore checks if another process has replaced the file since this process wrote or
+# read it. An extended attribute of the file names the process that wrote it. The content remains TensorFlow's, because
+# programs read it line by line. The check needs no lock: a killed process doesn't save again, and a restarted process
+# reads the state file first. On a file system without such attributes, there is no warning.
 
 _ATTRIBUTE = "user.fastsup.writer"
 
@@ -391,7 +391,7 @@ _process = _Process()
 
 def _this_process() -> _Process:
     global _process
-    if _process.pid != os.getpid():  # This is a fork.
+    if _process.pid != os.getpid():  # This process was forked.
         _process = _Process()
     return _process
 

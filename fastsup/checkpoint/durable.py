@@ -80,7 +80,7 @@ def marking_the_first(directory: str) -> Iterator[None]:
         yield
         return
     mark = os.path.join(directory, FIRST_SAVE)
-    # Without a directory, the save itself fails.
+    # If there is no directory, the save itself fails.
     if os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
         write_whole(mark, _TEXT)
         with tensorflow_errors("flushed to the disk", directory):
@@ -106,8 +106,8 @@ def marking_the_first(directory: str) -> Iterator[None]:
 # the index and the data belong to different states, and neither can be restored. A checkpoint of the same step is
 # written again after a partial restore, and if a program's steps don't change the global step.
 
-# Number of digits of the step in the earlier checkpoint's other name. A restore tries names that differ only in the
-# leading zeros of this number.
+# Number of digits of the step in the earlier checkpoint's other name. A restore tries all names with the same text
+# before the number.
 _DIGITS = 20
 
 

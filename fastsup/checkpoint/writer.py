@@ -37,7 +37,7 @@ __all__ = [
 # TensorFlow's hook saves the restored state again, under the same name. The saver truncates the index file in place, so
 # the newest checkpoint is torn for a moment, and a program that is killed at that moment loses it.
 
-# Logged instead of TensorFlow's line about a save, with the step and the path of the checkpoint.
+# The line that is logged instead of TensorFlow's line about a save, with the step and the path of the checkpoint.
 UNCHANGED = (
     "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
@@ -81,7 +81,7 @@ def reuse_unchanged_checkpoint(
     return path
 
 
-# Checkpoints written in the background: a snapshot of the variables is taken between steps, and a thread writes it.
+# Writes checkpoints in the background: a snapshot of the variables is taken between steps, and a thread writes it.
 #
 # A snapshot shares the memory of variables that the runtime copies on write, and copies the others.
 
@@ -152,8 +152,8 @@ class BackgroundSaver:
                 for value, shared in zip(values, self._snapshot.shared, strict=True)
             ]
         snapshot = _SnapshotSession(session, dict(zip(self._tensors, values, strict=True)))
-        # Not a daemon thread, so that a program that exits during the write waits for it. A daemon thread that still
-        # trains during the exit could save again and again, so from then on the writing threads are daemons.
+        # The thread isn't a daemon, so that a program that exits during the write waits for it. A daemon thread that
+        # still trains during the exit could save again and again, so from then on the writing threads are daemons.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,

@@ -55,12 +55,12 @@ def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
 
 
 _TF1 = (
-    "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program unchanged; or call "
+    "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program unchanged. Or call "
     "fastsup.install(tf1=True) before it imports tensorflow"
 )
 _ESTIMATOR = (
-    "TensorFlow 2.16 removed tf.estimator. `python -m fastsup run SCRIPT` runs the program unchanged; or call "
-    "fastsup.install() in it; or import fastsup.estimator"
+    "TensorFlow 2.16 removed tf.estimator. `python -m fastsup run SCRIPT` runs the program unchanged. Or call "
+    "fastsup.install() in it, or import fastsup.estimator"
 )
 
 

@@ -131,7 +131,7 @@ class _SameModules:
         return namespace
 
 
-# On Linux: the signal that a process gets when the thread that started it ends.
+# The Linux option that sets the signal that a process gets when the thread that started it ends.
 _PR_SET_PDEATHSIG = 1
 
 

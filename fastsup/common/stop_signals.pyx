@@ -56,7 +56,7 @@ cdef int held = 0
 cdef list stop_requests = []
 # Python's handler in C, which calls `on_signal` when the step has returned.
 cdef handler_t python_handler = NULL
-# When SIGTERM and SIGINT were first received, in seconds of a monotonic clock, or 0.
+# The times at which SIGTERM and SIGINT were first received, in seconds of a monotonic clock, or 0.
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
 # The consequence of a signal, for the log.
@@ -83,7 +83,7 @@ cdef void handler(int number) noexcept nogil:
         python_handler(number)
     elif now - received_at[which] >= REPEAT_SECS:
         set_handler(number, SIG_DFL)
-        send_to_this_thread(number)  # It is delivered when this function has returned.
+        send_to_this_thread(number)  # The signal is delivered when this function has returned.
     errno = before
 
 

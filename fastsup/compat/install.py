@@ -63,7 +63,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
         installation.add_lifting()
     else:
         try:
-            # This notifies the import hook, unless TensorFlow was imported before.
+            # The import notifies the import hook, unless TensorFlow was imported before.
             from fastsup.runtime import tensorflow
 
             installation.complete_in(tensorflow)

@@ -124,7 +124,7 @@ _OURS = {id(theirs): our for theirs, our in REPLACEMENTS}
 
 # fastsup's Session uses TensorFlow's, which is looked up in this module.
 _LEFT_ALONE = tf_session.__name__
-# Stands for the former value of a name that was added.
+# Represents the former value of a name that was added.
 _ABSENT = object()
 
 

@@ -540,7 +540,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 def _keywords_of(kind: type) -> list[str] | None:
     """Returns the keyword arguments of a constructor, or None if it may accept any."""
     if isinstance(kind.__new__, types.FunctionType):
-        return None  # It may change the constructor's arguments.
+        return None  # A `__new__` in Python may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
         # For a compiled constructor, the class has the signature if its author provided one.

@@ -361,7 +361,7 @@ cdef dict summary_names = vars(summary_ops_v2)
 cdef object graph_stack = ops._default_graph_stack
 # The eager context that the sessions share. None while nothing may be lifted.
 cdef object shared_context = None
-# The name of its device, if it has only one.
+# The name of this context's device, if the context has only one device.
 cdef str only_device = ""
 # The eager context that collects the graphs of the functions that it runs, or None.
 cdef object collecting_context = None

@@ -205,7 +205,7 @@ _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 _own_periods = itertools.count(7741)
 # Maximum number of times that a function is prepared until TensorFlow reports its graph.
 _MOST_TRIES = 5
-# Held while TensorFlow collects the graphs of the functions that it prepares, in all threads.
+# A thread holds this lock while TensorFlow collects the graphs of the functions that it prepares, in all threads.
 _collecting = threading.Lock()
 # The devices on which TensorFlow calls functions, by the scope of the call.
 _devices_of_calls: dict[str, str] = {}

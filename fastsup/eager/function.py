@@ -114,7 +114,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     def __init__(
         self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
     ) -> None:
-        # This checks if the object has certain attributes, which an original may have.
+        # The call checks if the object has certain attributes, which an original may have.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
         super().__init__(original, self._tracer.calls)
@@ -629,7 +629,7 @@ def with_lines(error: Any, concrete: Any) -> Any:
 
     message = _NODE.sub(with_functions, error.message)
     error._message = f"{{{{function_node {name}}}}} {message} [Op:{name}]"
-    # This adds the lines of each operation in the text, and removes the names of functions.
+    # The call adds the lines of each operation in the text, and removes the names of functions.
     atomic_function.InterpolateRuntimeError(function).__exit__(type(error), error, None)
     return error
 

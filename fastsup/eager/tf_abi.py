@@ -255,7 +255,7 @@ def _outcome_file() -> Path | None:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):  # The specification says that relative paths are ignored.
         cache = os.path.join(os.path.expanduser("~"), ".cache")
-    # For a user without a home, never use the current folder, where anyone may have put an outcome.
+    # If a user has no home, never use the current folder, where anyone may have put an outcome.
     return Path(cache, "fastsup", f"{_build()}.json") if os.path.isabs(cache) else None
 
 

@@ -35,10 +35,10 @@ _NO_STRATEGY = type(distribute_lib._get_default_strategy())
 # Strategies that run in one process, without collective operations on several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
-# Profilers also read this.
+# Profilers also read the following reason.
 #: Why a function that is lifted as a whole runs no steps ahead.
 NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
-# A profiler also reads it.
+# Profilers also read the following attribute.
 _ATTRIBUTE = "_fastsup_acceleration"
 
 

@@ -20,7 +20,7 @@ from fastsup.keras.model_function import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 
-# For more rows than this, the order isn't kept for later calls.
+# Maximum number of rows whose order is kept for later calls.
 _MOST_ROWS_KEPT = 1 << 15
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]

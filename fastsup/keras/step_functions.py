@@ -81,7 +81,8 @@ class LiftedStepFunction:
         """
         if self.takes_batch:
             return self.on_data
-        # TensorFlow selects the trace by the spec, among those that it has. That takes longer than a small step.
+        # TensorFlow selects the trace by the spec, among the existing traces. The selection takes longer than a small
+        # step.
         traces = self.on_data.original.experimental_get_tracing_count()
         wanted = spec, traces, context.context().device_name
         found_for, function = self._found

@@ -287,7 +287,7 @@ def _check_older_form(status: Any, path: str) -> None:
 
     from fastsup.checkpoint.directory import is_object_based, open_checkpoint
 
-    # Only this class of status is affected. The status objects of other libraries have other attributes.
+    # A status of this class means that TensorFlow assumed the older format.
     if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):
         raise errors.UnavailableError(None, None, f"{path}.index could not be read, so nothing was restored from it.")
 

@@ -22,8 +22,8 @@ _LIGHTNESS_RUNS = 3
 _CLEARLY_HEAVY_SECS = 2e-3
 _MOST_LIGHTNESS_RUNS = 12
 # The executors alternate in blocks. The first runs of a block don't count, because an input pipeline that runs at the
-# same time needs a few runs to adapt. The slowest ones don't count either, because the machine did something else in
-# them.
+# same time needs a few runs to adapt. The slowest runs don't count either, because the machine did something else
+# during them.
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
@@ -45,8 +45,8 @@ _FASTER = 0.95
 # difference.
 _FASTER_REMOTELY = 0.98
 
-# A repeated trial may take this part of the runs' time before it. Each starts after twice as many runs as the previous
-# one.
+# A repeated trial may take this part of the time of the runs before it. Each trial starts after twice as many runs as
+# the previous trial.
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40

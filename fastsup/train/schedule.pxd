@@ -88,7 +88,7 @@ cdef class HookList:
     cdef const uint64_t* times_set_back
     cdef uint64_t set_back_seen
 
-    # For each scheduled hook, by id, the number of the last run whose effects it has.
+    # The number of the last run whose effects a scheduled hook has, by the hook's id.
     cdef dict synced_to
 
     cdef bint is_outdated(self) noexcept

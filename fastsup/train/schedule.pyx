@@ -341,8 +341,8 @@ cdef class HookList:
         cdef list no_op_sizes = list(map(len, no_op_dicts))
         cdef set every_run_ids = set(map(id, every_run))
         cdef bint has_twins = len(counts) < len(hooks)
-        # From here on, no other thread may run, because it reads all of this. So nothing is created, and all replaced
-        # objects are kept until the end, because they may hold the last reference to a hook.
+        # From here on, no other thread may run, because other threads read all of these fields. Therefore nothing is
+        # created, and all replaced objects are kept until the end, because they may hold the last reference to a hook.
         replaced = (
             self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
             self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,

@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 _DISTRIBUTION, _VERSION = "tensorflow-estimator", "2.15."
-# The archive's folders and modules with models. The rest needs what current TensorFlow lacks; fastsup replaces it.
+# The archive's folders and modules with models. fastsup replaces the other modules, which need names that current
+# TensorFlow lacks.
 _MODELS = frozenset({"canned", "head", "keras_lib"})
 
 

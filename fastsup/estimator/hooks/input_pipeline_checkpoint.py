@@ -46,7 +46,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         task = f"_{config.task_type}_{config.task_id}" if config.num_worker_replicas > 1 else ""
         self._directory = estimator.model_dir
         self._path = os.path.join(self._directory, f"input{task}.ckpt")
-        # Separate from the variables' state file, which training restores from.
+        # This state file is separate from the variables' state file, which training restores from.
         self._state_file = f"checkpoint_input{task}"
         self._timer = SecondOrStepTimer(
             every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps

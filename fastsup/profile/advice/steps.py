@@ -173,7 +173,7 @@ _MOST_COSTS = 3
 # many steps, the program keeps creating new combinations.
 _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
-# In the thread pool, a run shorter than this mostly waits for threads. Many of them benefit most from one call.
+# In the thread pool, a run shorter than this mostly waits for threads. Many short runs benefit most from one call.
 _LIGHT_NS = 200_000
 # Recording takes as long as a step of this length.
 _TOO_SHORT_NS = 1_000
@@ -414,10 +414,10 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         FEED_CONVERSION,
         "feed conversion",
-        "Feed NumPy arrays of the placeholder's dtype, which need no conversion; or read the input with tf.data.",
+        "Feed NumPy arrays of the placeholder's dtype, which need no conversion, or read the input with tf.data.",
     )
     yield from part(
-        FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list; or fetch them in fewer steps."
+        FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list, or fetch them in fewer steps."
     )
     yield from part(
         STEP_FETCH,

@@ -135,7 +135,7 @@ def value_cost_ns() -> float:
     if not _value_cost_ns:
         with no_interpreter_exit, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
-            # In one thread, so that only the creation of arrays is measured.
+            # Run in one thread, so that only the creation of arrays is measured.
             with Session(executor="single_threaded") as session:
                 all_of_them, one = (_best_ns(session, fetches) for fetches in (values, values[:1]))
         _value_cost_ns.append(max(0.0, (all_of_them - one) / (_MEASURED_VALUES - 1)))

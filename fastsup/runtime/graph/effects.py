@@ -166,7 +166,7 @@ def _constant(nodes: dict[str, Any], source: str) -> int:
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 _TABLE_WRITERS = ("LookupTableInsert", "LookupTableImport", "LookupTableRemove")
-# These wait for other processes, or for the saving thread itself, so nothing may wait for them.
+# These operations wait for other processes, or for the saving thread itself, so nothing may wait for them.
 _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
 
 

@@ -59,7 +59,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Called in sessions without schedules. Other sessions count their runs.
+        # Sessions without schedules call this. Other sessions count their runs.
         self._calls += 1
 
     def end(self, session: Any) -> None:

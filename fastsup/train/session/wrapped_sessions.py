@@ -315,7 +315,7 @@ class RecoverableSession(WrappedSession):
         self._sess_creator = sess_creator
         self._failed_steps = FailureRow(max_recoveries, "failures, without a step that ran in between,", logging)
         self._failed_saves = FailureRow(max_recoveries, "failed saves", logging)
-        # Whether a step has run with its hooks in the session. For sessions that don't count steps.
+        # Whether a step has run with its hooks in the session. Used for sessions that don't count steps.
         self._has_run_step = False
         # The last error, after which the session gave up.
         self._given_up_with: Exception | None = None

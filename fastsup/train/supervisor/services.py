@@ -115,7 +115,8 @@ class Sessions:
                 raise
             log_failed_end("Supervisor", error)
         finally:
-            # Cancels steps that are still waiting, for example for a queue. Nothing depends on the session now.
+            # Closing the session cancels steps that are still waiting, for example for a queue. Nothing depends on the
+            # session now.
             with contextlib.suppress(Exception):
                 session.close()
             stop_signals.release(held)

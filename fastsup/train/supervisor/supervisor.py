@@ -496,7 +496,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 global_step = training_util.global_step(sess, self.global_step)
         self._summary_writer.add_summary(summary, global_step)
 
-    # TensorFlow's old names.
+    # The methods under TensorFlow's old names.
     PrepareSession = prepare_or_wait_for_session
     StartStandardServices = start_standard_services
     StartQueueRunners = start_queue_runners
