@@ -100,7 +100,8 @@ class BackgroundSaver:
         self._snapshot = Snapshot([], [])
         # The memory of the copies of the last save, by the tensor's position, or None for tensors that aren't copied.
         self._buffers: list[Any] = []
-        # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
+        # This lock guards `_thread`. A Supervisor's service may save while another thread waits, and `join` needs a
+        # started thread.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None

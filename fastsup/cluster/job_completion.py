@@ -104,9 +104,10 @@ class JobCompletionWatcher:
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Unchanged files from before this watcher, with their contents, or None for contents that aren't known yet.
+        # Unchanged files from before this watcher started, with their contents, or None for contents that aren't known
+        # yet.
         self._old_files: dict[str, str | None] = {}
-        # False until the directory has been listed. Until then, any file may be from before the watcher.
+        # False until the directory has been listed. Until then, any file may be from before the watcher started.
         self._knows_old_files = False
         self._look_at_old_files()
         # The workers that may still need a parameter server.

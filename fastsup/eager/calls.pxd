@@ -52,7 +52,7 @@ cdef class CachedCall:
 
 cdef class CallCache:
     cdef readonly Py_ssize_t most
-    # The cached calls of calls with one shape, by digest, in the order of their last use.
+    # The cached calls with one shape, by digest, in the order of their last use.
     cdef dict by_digest
     cdef Py_ssize_t count
     # The count at which cached calls that can no longer be taken are searched for.

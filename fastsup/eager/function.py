@@ -89,7 +89,7 @@ class _Entry:
         self.spent = 0.0
 
 
-#: Why a function isn't lifted whose calls must earn it.
+#: Why a function isn't lifted if its calls must first earn the lifting.
 NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 _IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow runs the function until it passes"
 
@@ -147,7 +147,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         raise NotImplementedError
 
-    # TensorFlow's interface for saving. A class's own methods come before __getattr__.
+    # Methods of TensorFlow's interface for saving. Python finds a class's own methods before it calls __getattr__.
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         with OwnFrames():  # The call may trace the function.

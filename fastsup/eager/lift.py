@@ -99,7 +99,7 @@ class LiftedGraph:
         self.concrete = concrete
         self.placement = placement
         self.variables = variables
-        # None if there is one device, so that nothing has to be placed.
+        # None if there is only one device, so that no operation has to be placed.
         self._scope = scope_of_devices()
         self._is_fed_by_name = is_fed_by_name
         self.executor: str = ""

@@ -46,9 +46,9 @@ SELF_TEST_SECS = 180
 # verdict.
 END_SECS = 15
 _FAILURE_SECS = 24 * 3600
-# The progress of a self-test. BEGUN: all imports succeeded, so a later crash comes from the bridge.
+# The states of a self-test. BEGUN: all imports succeeded, so a later crash comes from the C++ binding.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
-# Signals that indicate a crash of the C++ binding. Others come from a person, a scheduler or a limit.
+# Signals that indicate a crash of the C++ binding. Other signals come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 # The text that C++ prints before it aborts because the process gets no memory or thread.
 _EXHAUSTED = re.compile(

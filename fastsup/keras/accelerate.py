@@ -91,7 +91,7 @@ class Acceleration:
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
-        #: Why a kind of function isn't accelerated.
+        #: For each kind of function that isn't accelerated, the reason.
         self.why_not_lifted: dict[str, str] = {}
 
     def install(self) -> None:

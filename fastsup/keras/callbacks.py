@@ -51,7 +51,7 @@ class CallInTurn(KerasCallback):
       dropped: the interrupt that may have been dropped.
     """
 
-    #: Excluded from profiles, because it takes almost no time.
+    #: With an empty name, the callback is excluded from profiles, because it takes almost no time.
     profile_name = ""
 
     def __init__(self, dropped: DroppedInterrupt) -> None:
@@ -104,7 +104,7 @@ def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
       kind: "train", "test" or "predict".
     """
     for callback in callbacks:
-        # TensorBoard can measure the time of each batch.
+        # With this setting, TensorBoard measures the time of each batch.
         if type(callback) in _READ_LOGS and not getattr(callback, "write_steps_per_second", False):
             continue
         if type(callback) in _SAVE and (callback.save_freq == "epoch" or hasattr(callback, _COUNT)):

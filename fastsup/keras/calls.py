@@ -27,10 +27,10 @@ except ImportError:  # In this Keras release, array adapters are different, so K
 
 __all__ = ["is_replaced", "original_of", "replaced_method"]
 
-# Keras's default.
+# Keras's default batch size.
 _BATCH_SIZE = 32
 _ARRAYS = ("x", "y", "sample_weight")
-# For each method, the kind of the steps that it runs, and the argument with the steps of an epoch.
+# For each method, the kind of steps that it runs, and the argument with the number of steps in an epoch.
 _KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "predict": ("predict", "steps")}
 
 

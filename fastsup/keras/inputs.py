@@ -98,7 +98,7 @@ class LoopInput(_Adapter):
       **given: the arguments of Keras's `EpochIterator`.
     """
 
-    #: Makes a profiler replace `dataset`.
+    #: This attribute makes a profiler replace `dataset`.
     has_own_dataset = True
 
     def __init__(self, call: Call, acceleration: Any, **given: Any) -> None:

@@ -157,7 +157,7 @@ class SummaryHook(PeriodicHook):
         self._flush()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # The last summaries help to explain the error.
+        # Write the last summaries, which help to explain the error.
         self.end(loop)
 
 

@@ -24,7 +24,7 @@ from fastsup.profile.table import as_text
 
 __all__ = ["as_html", "as_html_part"]
 
-_COLUMNS = 60  # Columns of the histogram.
+_COLUMNS = 60  # Number of columns in the histogram.
 # The colors of the phases in most programs with sessions. Other phases get the next of the remaining colors, in order.
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2", "listener": "#54a24b",

@@ -14,7 +14,7 @@ from fastsup.profile.recording.phases import Timeline
 
 __all__ = ["Program"]
 
-# Python's import function. The standard library doesn't document this module.
+# The module with Python's import function, which the standard library doesn't document.
 _bootstrap: Any = import_module("importlib._bootstrap")
 
 _MOST_SESSIONS = _MOST_FUNCTIONS = 100

@@ -173,12 +173,12 @@ class _Same:
         return id(self._value)
 
 
-# Duration of single steps, in seconds, after which the way is chosen again.
+# Seconds of single steps after which the choice between single and fused steps is made again.
 _SINGLE_SECS = 1e-3
 # Maximum growth of the number of steps from call to call, while the time of a step is uncertain.
 _GROWTH = 4
 MOST_STEPS = 1 << 30
-# Minimum seconds to assume for compiling. It isn't worthwhile for steps that take less in total.
+# Minimum seconds to assume for compiling. Compiling isn't worthwhile for steps that take less in total.
 _FEWEST_SECS = 1.0
 # Maximum number of batch shapes for which a function's loop is compiled. Steps with other shapes run on their own.
 _MOST_SHAPES = 8
@@ -187,7 +187,7 @@ _MOST_ODD = 8
 # Errors if XLA can't compile a loop, or TensorFlow can't trace it.
 _FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError)
 
-# The number of steps, the last result, and all results or None.
+# The number of completed steps, their last result, and all their results or None.
 _Steps = tuple[int, Any, Any]
 
 
@@ -234,7 +234,7 @@ class FusedStep:
         self._shapes: Any = None
         # Completed steps that weren't returned yet, because their results differ in shape from earlier ones.
         self._kept: list[_Steps] = []
-        # The error of a step. The loop first counts the steps before it.
+        # The error of a step. The loop first counts the steps before that step.
         self._error: BaseException | None = None
         # Number of steps since the last fused call that had to run on their own because of their batches' shapes.
         self._odd = 0

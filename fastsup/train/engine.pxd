@@ -8,7 +8,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 from fastsup.train.schedule cimport HookScheduler
 
 
-# Belongs to the thread that executes the runs.
+# A request belongs to the thread that executes the runs.
 @final
 cdef class RunRequest:
     # The caller's arguments.
@@ -55,14 +55,14 @@ cdef class HookedRun:
     cdef object metadata
     cdef bint has_options
 
-    # The hooks called in the run. For each: the fetches that it requests, or None; the fetches that the run adds for
-    # it, or None; the StepRequest if the global step is among those that it requests, or None; and its result.
+    # The hooks called in the run. For each hook: the fetches that it requests, or None; the fetches that the run adds
+    # for it, or None; the StepRequest if the hook requests the global step, or None; and the hook's result.
     cdef list hooks
     cdef list requests
     cdef list fetched
     cdef list step_requests
     cdef list results
-    # The global step before the run, if a hook requests it and it is known without a fetch.
+    # The global step before the run, if a hook requests the step and the step is known without a fetch.
     cdef object step
 
     cdef object run(self, RunSnapshot* snapshot)

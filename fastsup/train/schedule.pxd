@@ -24,7 +24,7 @@ cdef class ScheduledHookBase(Scheduled):
     # None.
     cdef readonly object counted_step
 
-    # Incremented by every change that may affect a schedule.
+    # Every change that may affect a schedule increments the version.
     cdef uint64_t version
     # The basis of the schedule: that version, the timer, and the timer's version.
     cdef uint64_t scheduled_version
@@ -33,7 +33,7 @@ cdef class ScheduledHookBase(Scheduled):
     # The rest of the schedule's basis: another object with due positions, and these positions; or None.
     cdef Scheduled followed
     cdef fs_due followed_due
-    # True if that schedule is reliable. Set by the HookList.
+    # True if the schedule is reliable. The HookList sets it.
     cdef bint is_scheduled
 
     cdef int clear_schedule(self) except -1
@@ -73,7 +73,7 @@ cdef class HookList:
     cdef list no_op_types
     cdef list no_op_dicts
     cdef list no_op_sizes
-    # A hook that is in the list twice is called twice in every run.
+    # True if a hook is in the list twice. It is then called twice in every run.
     cdef bint has_twins
     # Hooks that watch a fetch, and the fetches.
     cdef list watching

@@ -40,7 +40,7 @@ def _traces(report: ProfileRows) -> int:
 
 def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
     """Yields the costs of functions that the program can change."""
-    # The detail of a first trace is only the function's name.
+    # For a first trace, the detail is only the function's name.
     again = [row for row in report.rows if row.phase == TRACING and ": " in row.detail and row.detail != INPUT_TRACES]
     yield from _traced_again(report, [row for row in again if not row.detail.endswith(MADE_AGAIN)])
     yield from _made_again(report, [row for row in again if row.detail.endswith(MADE_AGAIN)])
@@ -165,7 +165,7 @@ _NOTHING_RECORDED = (
     "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit or "
     "predict."
 )
-# Minimum share of the time for a cost to be mentioned.
+# Minimum share of the time that a mentioned cost takes.
 _WORTH_A_LOOK = 0.05
 # Maximum number of mentioned costs.
 _MOST_COSTS = 3

@@ -65,9 +65,9 @@ PASS_LOOP = "Keras's loop"
 PASS_FUNCTIONS = ("train_function", "test_function", "predict_function")
 # Converting logs to Python numbers for callbacks, which waits until the batch is complete.
 LOGS = "logs to Python"
-# Tracing a function to a graph.
+# Tracing a function into a graph.
 TRACING = "tracing"
-# The end of the detail of a new function's trace, if a function with that name was traced before.
+# The end of a trace's detail if a function with the same name was traced before.
 MADE_AGAIN = "made again"
 OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
@@ -81,17 +81,17 @@ KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
 WEIGHTS = "weights to Python"
 # Converting a trace of a `fastsup.function` to a separate graph.
 LIFTING = "lifting"
-# The start of the detail of `fastsup.function` calls that TensorFlow runs.
+# The start of the detail if TensorFlow runs a call to a `fastsup.function`.
 BY_TENSORFLOW = "by TensorFlow"
-# Executors of a pass's function: TensorFlow's own call to a function, or Python, operation by operation.
+# The executors of a pass's function: TensorFlow's own call to the function, or Python, one operation at a time.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
 BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
-# The detail of traces of functions in a dataset.
+# The detail of traces of a dataset's functions.
 INPUT_TRACES = "of tf.data's functions"
-# The role of the calls to a `fastsup.function`, instead of a session's role.
+# The role of calls to a `fastsup.function`, instead of a session's role.
 FUNCTION_ROLE = "call"
-# The end of the owner of a callback's work in another thread.
+# The end of the owner's name for a callback's work in another thread.
 IN_A_THREAD = ", in a thread"
 
 

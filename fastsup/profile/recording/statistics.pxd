@@ -154,7 +154,7 @@ cdef class Recording(Profiler):
     cdef dict values_fetched
     # The cost of fetching one small value, in nanoseconds.
     cdef public double value_ns
-    # The part of the cost of recording a span or a step that it doesn't measure itself, in nanoseconds.
+    # The part of the cost of recording a span or a step that the recording itself doesn't measure, in nanoseconds.
     cdef double cost_outside_span
     cdef double cost_outside_step
 

@@ -317,7 +317,7 @@ class RecoverableSession(WrappedSession):
         self._failed_saves = FailureRow(max_recoveries, "failed saves", logging)
         # Whether a step has run with its hooks in the session. Used for sessions that don't count steps.
         self._has_run_step = False
-        # The last error, after which the session gave up.
+        # The last error, if the session gave up after it.
         self._given_up_with: Exception | None = None
         # The error for which the last session was abandoned, until a new one is created.
         self._lost_with: Exception | None = None
@@ -454,7 +454,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         # The recorder of the session's runs and its description in a profile, set by the monitored session.
         self.profiler: Any = None
         self.opened: Any = None
-        # The coordinator and the innermost session of the latest session. None after it is closed.
+        # The coordinator and the innermost one of the latest nested sessions. None after the session is closed.
         self.coord: Any = None
         self.tf_sess: Any = None
         # A session that failed to initialize, until it is closed. The program may have caught the error, so hooks can

@@ -146,15 +146,15 @@ _BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": BY_PYT
 _KERAS_2 = "TensorFlow (Keras 2)"
 # The attribute that `fastsup.keras.accelerate` sets on a model.
 _ACCELERATION = "_fastsup_acceleration"
-# The attribute of an iterator over epochs with its `TimedInput`.
+# The attribute that holds the `TimedInput` of an iterator over epochs.
 _TIMED_INPUT = "_fastsup_timed_input"
-# Closes an iterator.
+# The value that marks the end of an iterator.
 _END = object()
-# Takes a batch from a Python iterator.
+# Takes a batch from a Python iterator, and records the wait.
 _wait: Callable[[Iterator[Any]], Any] = timed_batch_part(lambda batches: next(batches, _END), INPUT_WAIT)
-# Converts logs to numbers.
+# Records the conversion of logs to numbers.
 _timed_logs = functools.partial(timed_batch_part, phase=LOGS)
-# Takes the first batch of an epoch.
+# Takes the first batch of an epoch, and records the time as opening the input.
 _first = timed(next, OPEN_INPUT)
 
 
