@@ -24,8 +24,7 @@
 
 namespace {
 
-/* absl::Status: one word, returned in memory because its destructor isn't trivial. This file only passes the word on.
-   */
+/* absl::Status: one word, returned in memory because its destructor isn't trivial. This file only passes it on. */
 struct Status {
     uintptr_t word;
     explicit Status(uintptr_t word) : word(word) {}

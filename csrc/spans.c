@@ -55,8 +55,7 @@ static int is_sampled(const fs_span_log *log, int64_t step) {
     return (step & (log->stride - 1)) == 0;
 }
 
-/* Drops every second step of the trace until there is room for one more. The remaining steps still cover the whole run.
- * */
+/* Drops every second step of the trace until there is room for one more. The remaining steps still cover the run. */
 static void thin_out(fs_span_log *log) {
     while (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         int32_t kept = 0;
@@ -148,8 +147,7 @@ static void leave(fs_thread_trace *trace, int64_t at) {
 
 /* Begins the step of a record and enters its span. If the span has ended, leaves it, as in a full step. */
 static void replay(fs_thread_trace *trace, const fs_step_record *record) {
-    /* A record begins only if the gap before it counts. An interruption after that concerns the gap after the record.
-     * */
+    /* A record begins only if the gap before it counts. A later interruption concerns the gap after the record. */
     int32_t ignore_gap = trace->ignore_gap;
     trace->ignore_gap = 0;
     begin_step(trace, record->start, record->step);

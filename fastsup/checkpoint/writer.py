@@ -75,8 +75,8 @@ def reuse_unchanged_checkpoint(
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
-    # The state file may be lost, or name another checkpoint that is damaged. Or the program went back to an older
-    # checkpoint, which is then the newest one, as after a save.
+    # The state file may be lost, or may name another checkpoint, which is damaged. The program may also have gone back
+    # to an older checkpoint, which is then the newest one, as after a save.
     name_by_saver(saver, path, os.path.dirname(save_path), is_new=saver.last_checkpoints[-1] != path)
     return path
 

@@ -78,8 +78,8 @@ _logit_fn = names_of(_OURS, "call_logit_fn")
 _raw_supervised = names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn")
 _api = _v1 | _model | _jobs | _exporters | _hooks | _session_run
 
-# Names in the modules of the public interface, by the module's path in `tf.estimator`. An empty path stands for a
-# submodule.
+# For each module of the public interface, by its name in `tf.estimator`: the paths of its names. An empty path stands
+# for a submodule.
 _API_MODULES: dict[str, dict[str, str]] = {
     "": _api | dict.fromkeys(("experimental", "export", "inputs", "tpu"), ""),
     "experimental": _stopping | _in_memory | _logit_fn | _raw_supervised,

@@ -13,7 +13,8 @@ cdef class LoopHook(Scheduled):
 
     cpdef due_at_time(self, object time)
 
-    # `state` is the loop's own, passed so that it can be read without a Python call. Returns FS_GO_ON or FS_STOP.
+    # `state` is the state of the loop, passed so that it can be read without a Python call. Returns FS_GO_ON or
+    # FS_STOP.
     cdef int on_due(self, object loop, const fs_loop* state) except -1
 
 

@@ -269,7 +269,7 @@ class MeansHook(PeriodicHook):
         self._add(self._columns())
         self._results = []
         self.steps_per_sec = (loop.steps - self._steps_before) / max(steady() - self._time, 1e-9)
-        # If some steps have no number of a name, its mean covers the other steps.
+        # If some steps have no number with a certain name, the mean for this name covers the other steps.
         self.means = {name: total / count for name, (total, count) in self._sums.items()}
         for name, mean in self.means.items():
             self._write(f"mean/{name}", mean, loop.global_step)

@@ -226,7 +226,8 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
     )
-    # A strategy's variable has one for each device. Its own initializer is created again each time it is read.
+    # A strategy's variable has one initializer for each device. The variable's own initializer is created again each
+    # time it is read.
     parts = [part for variable in variables for part in getattr(variable, "_values", (variable,))]
     once = {getattr(part, "initializer", None) for part in parts}
     beside_steps: set[ops.Operation] = set()

@@ -83,7 +83,7 @@ cdef class StepGate:
 
     def __exit__(self, *error):
         self.depth -= 1
-        # A signal handler may raise in the middle of this. Without the finally block, the waiting threads would then
+        # A signal handler may raise while this method runs. Without the finally block, the waiting threads would then
         # wait forever.
         try:
             if self.depth == 0:

@@ -362,7 +362,7 @@ class FusedStep:
         except BaseException as error:
             if not made:
                 raise
-            self._error = error  # The loop counts the steps before it, and then calls for the next one.
+            self._error = error  # The loop counts the steps before the error, and then calls again.
         taken = perf_counter() - started
         if tf_abi.is_testing():
             return made, result, None  # TensorFlow ran these steps, and fastsup will run the later ones.
@@ -493,7 +493,7 @@ class FusedStep:
         except BaseException as error:
             if not parts:
                 raise
-            self.blocks.keep_failure(error)  # The steps before it are counted first.
+            self.blocks.keep_failure(error)  # The steps before the error are counted first.
 
     def _joined(self, parts: list[_Steps], with_results: bool) -> _Steps | None:
         """Combines the results of several calls. The next calls return results with other shapes."""

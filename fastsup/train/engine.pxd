@@ -17,8 +17,8 @@ cdef class RunRequest:
     cdef object options
     cdef object run_metadata
 
-    # Used by a loop: the remaining steps, counted down; the coordinator's event that ends the loop, or None to check
-    # after each step; and (result,) of the last step that succeeded before one that raised, or None.
+    # The state of a loop: the remaining steps, counted down; the coordinator's event that ends the loop, or None to
+    # check after each step; and (result,) of the last step that succeeded before one that raised, or None.
     cdef bint in_loop
     cdef int64_t steps_left
     cdef object stop_event

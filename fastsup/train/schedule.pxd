@@ -26,7 +26,7 @@ cdef class ScheduledHookBase(Scheduled):
 
     # Every change that may affect a schedule increments the version.
     cdef uint64_t version
-    # The basis of the schedule: that version, the timer, and the timer's version.
+    # The basis of the schedule: the version above, the timer, and the timer's version.
     cdef uint64_t scheduled_version
     cdef object scheduled_timer
     cdef uint64_t scheduled_timer_version

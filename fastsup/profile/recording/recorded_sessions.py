@@ -65,7 +65,7 @@ class _RecordedMethod:
         with callback_part_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
-                # Look it up now, because a program may have replaced the method on the class.
+                # Look the method up now, because a program may have replaced it on the class.
                 return getattr(type(hook), self._name)(hook, *args, **kwargs)
             finally:
                 hook._listeners = listeners

@@ -251,7 +251,7 @@ cdef class RecorderProbe(Probe):
             elif key not in recorder.values_fetched:
                 recorder.note_values(key, count_values(requests[i]))
         if with_step:
-            # The session itself fetches it for skipped hooks, as one of the hooks.
+            # The session itself fetches the step for skipped hooks, and counts as one of the hooks here.
             keys.append((self.session.index, SESSION))
         stats = recorder.runtime_stats(self.caller, fetches, tuple(keys))
         if requests is None:
@@ -365,7 +365,8 @@ cdef class Recorder(SpanRegistry):
                 fs_step_end(&trace)
                 after = fs_clock_monotonic_ns()
                 fs_histogram_add(&steps[more], after - before, 0)
-        # An empty span takes one reading of the clock, and so does an empty pause. Both step times also include one.
+        # An empty span takes one reading of the clock, and so does an empty pause. Both step times also include one
+        # reading.
         reading = fs_histogram_quantile(&stats.c.times, 0.5)
         one, two = fs_histogram_quantile(&steps[0], 0.5), fs_histogram_quantile(&steps[1], 0.5)
         free(steps)

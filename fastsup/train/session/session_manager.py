@@ -629,7 +629,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
         """Creates a session and restores a checkpoint if there is one. Returns (session, checkpoint path or None)."""
-        # Initializing a TPU clears its memory, so it precedes the restore.
+        # Initializing a TPU clears the TPU's memory, so the initialization precedes the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:

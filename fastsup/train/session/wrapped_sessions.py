@@ -424,8 +424,8 @@ class RecoverableSession(WrappedSession):
         return True
 
     def _give_up_session(self, occasion: str, error: Exception) -> None:
-        # Creating a session and reading in it are no progress: only a step with its hooks ends a sequence of failures.
-        # A step doesn't show that the disk works again: only a save ends a sequence of failed saves.
+        # A new session, and reads in it, don't count as progress: only a step with its hooks ends a sequence of
+        # failures. A step doesn't show that the disk works again: only a save ends a sequence of failed saves.
         steps, saves = _ended_in(self._sess)
         if steps or self._has_run_step:
             self._failed_steps.end()

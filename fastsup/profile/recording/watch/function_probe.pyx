@@ -17,7 +17,7 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.tracing import signature_text
 
-# Maximum number of one function's traces, and reasons why TensorFlow runs it, that have their own rows.
+# Maximum number of one function's traces that have their own rows, and of reasons why TensorFlow runs the function.
 cdef Py_ssize_t MAX_ROWS = 32
 
 # The rows of a call before its trace is known, and of traces beyond the limit.
