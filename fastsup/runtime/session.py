@@ -166,7 +166,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     def _close(self) -> None:
         # When Python ends, the names of all modules may be gone, and no new thread starts. The session's resources are
-        # freed with the process.
+        # freed with the session.
         if self._python_ends():
             if self.lifetime is not None:
                 self.lifetime.open = False
