@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* clock_gettime and its coarse clock, under -std=c11 */
+#define _GNU_SOURCE /* declares clock_gettime and the coarse clock under -std=c11 */
 
 #include "clock.h"
 
@@ -28,7 +28,7 @@ int fs_clock_reached(double time, double *latest, int *set_back) {
     return coarse + COARSE_ERROR_SECONDS >= time && fs_clock_seconds() >= time;
 }
 
-/* What the clock that is set read when the monotonic clock read 0. */
+/* The time of the clock that can be set when the monotonic clock was at 0. */
 static double monotonic_epoch;
 
 __attribute__((constructor)) static void find_epoch(void) {

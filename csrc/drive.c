@@ -6,7 +6,7 @@
 
 #include "clock.h"
 
-/* The longest time without Python: its signal handlers, and a replaced clock, must be noticed. */
+/* Maximum time without Python, because Python must handle signals and notice a replaced clock. */
 #define SIGNALS_SECONDS 0.05
 
 const fs_drive_clock fs_steady_clock = {fs_clock_steady_reached, fs_clock_steady};
@@ -14,7 +14,7 @@ const fs_drive_clock fs_steady_clock = {fs_clock_steady_reached, fs_clock_steady
 fs_drive *fs_drive_new(size_t n, const uint64_t *changes) {
     fs_drive *drive = calloc(1, sizeof *drive);
     if (drive == NULL) return NULL;
-    /* One more than needed: calloc(0) may return NULL. */
+    /* Allocate one more than needed, because calloc(0) may return NULL. */
     drive->slots = calloc(n + 1, sizeof *drive->slots);
     drive->always = calloc(n + 1, sizeof *drive->always);
     if (drive->slots == NULL || drive->always == NULL || fs_due_table_init(&drive->table, n, changes) != 0) {
@@ -69,7 +69,7 @@ void fs_slot_advance(fs_slot *slot, int64_t global_step, double now) {
     int64_t every = slot->schedule.every_steps;
     if (every == 1) slot->due->run = 0;
     if (every > 1) {
-        /* The next multiple of the interval, so that a resumed loop calls the hook at the same steps. */
+        /* Use the next multiple of the interval, so that a resumed loop calls the hook at the same steps. */
         int64_t last_multiple = global_step - global_step % every;
         slot->due->global_step = last_multiple > INT64_MAX - every ? FS_DUE_NEVER : last_multiple + every;
     }

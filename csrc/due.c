@@ -16,7 +16,7 @@ fs_due fs_due_earlier(fs_due one, fs_due other) {
 }
 
 int fs_due_table_init(fs_due_table *table, size_t n, const uint64_t *changes) {
-    /* One more than needed: calloc(0) may return NULL. */
+    /* Allocate one more than needed, because calloc(0) may return NULL. */
     table->dues = calloc(n + 1, sizeof *table->dues);
     if (table->dues == NULL) return -1;
     for (size_t i = 0; i < n; ++i) table->dues[i] = &fs_due_never;

@@ -1,16 +1,17 @@
 /* The C++ binding to TensorFlow's runtime: a session over the devices of the eager context.
 
-   This is C++, the only file of it, because what it needs of TensorFlow has no C interface: the constructor of a
-   session over given devices, and a call of a session whose tensors are neither copied nor made into NumPy arrays. It
-   includes no header of TensorFlow: those differ from version to version, and most installations can't compile
-   them. It is given the addresses of the symbols, which are looked up by name in the libraries that are loaded, and
-   assumes what is written at each declaration below. `fastsup/eager/tf_abi.py` opens it for versions of TensorFlow that
-   were tried, after a self-test in its own process.
+   This is the only file in C++, because two things that it needs from TensorFlow have no C interface: the constructor
+   of a session over given devices, and a call to a session whose tensors are neither copied nor made into NumPy arrays.
+   It includes no TensorFlow header: the headers differ from version to version, and most installations can't compile
+   them. It is given the addresses of the symbols, which are looked up by name in the loaded libraries, and assumes what
+   is written at each declaration below. `fastsup/eager/tf_abi.py` opens it for tested versions of TensorFlow, after a
+   self-test in a separate process.
 
-   The state is this library's, which is linked into one extension. Who may change it when is written next to it.
+   The state belongs to this library, which is linked into one extension. A comment next to each variable states who may
+   change it.
 
-   No C++ exception leaves a function that C, or TensorFlow, calls: it becomes a status, or the return value says that
-   memory was short. */
+   No C++ exception leaves a function that C or TensorFlow calls: the exception becomes a status, or the return value
+   reports that memory was short. */
 #include "eager_session.h"
 
 #include <cstdint>
@@ -23,7 +24,7 @@
 
 namespace {
 
-/* absl::Status: one word, returned in memory because its destructor isn't trivial. Here the word is only carried. */
+/* absl::Status: one word, returned in memory because its destructor isn't trivial. This file only passes it on. */
 struct Status {
     uintptr_t word;
     explicit Status(uintptr_t word) : word(word) {}
@@ -31,19 +32,19 @@ struct Status {
     ~Status() {}
 };
 
-/* std::unique_ptr of an object of TensorFlow's, whose destructor isn't known here. */
+/* std::unique_ptr to a TensorFlow object, whose destructor isn't known here. */
 struct Owned {
     void *object;
     Owned(const Owned &other) : object(other.object) {}
     ~Owned() {}
 };
 
-/* tensorflow::Tensor: 32 bytes (the shape and a pointer to the buffer), which may be read where they lie in memory. */
+/* tensorflow::Tensor: 32 bytes (the shape and a pointer to the buffer), which may be read in place. */
 struct Tensor {
     uint64_t words[4];
 };
 
-/* A std::string of libstdc++, as functions see it that only read it. Its own functions would need a newer libstdc++
+/* A std::string of libstdc++, as seen by functions that only read it. Its member functions would need a newer libstdc++
    than manylinux_2_17 has. */
 struct Text {
     const char *characters;
@@ -71,11 +72,11 @@ class SessionFactory {
     virtual ~SessionFactory() {}
 };
 
-/* Room for a DynamicDeviceMgr (about 300 bytes) and a DirectSession (about 1,500). */
+/* Space for a DynamicDeviceMgr (about 300 bytes) and a DirectSession (about 1,500). */
 constexpr size_t kDeviceManagerRoom = 4096, kSessionRoom = 16384;
-/* In front of a class's virtual functions are two words, which tell where the object begins, and its type. */
+/* Two words precede a class's virtual functions: the offset of the object's start, and its type. */
 constexpr size_t kWordsInFront = 2;
-/* Codes of errors, of absl::StatusCode. */
+/* Error codes of absl::StatusCode. */
 constexpr int kResourceExhausted = 8, kInternal = 13;
 
 /* Addresses in TensorFlow. `fastsup_eager_open` sets them, under `opening`, before anything else reads them. */
@@ -117,20 +118,20 @@ void *(*object_of_handle)(void *handle, bool is_packed);
 void *(*records_nothing)();
 const fastsup_eager_settings *(*settings_of_context)(void *context);
 
-/* Held while the addresses, the context or a session are set up. */
+/* Locked while the addresses, the context or a session are set up. */
 std::mutex opening;
-/* Set under `opening`, once. */
+/* Set once, under `opening`. */
 bool is_open;
 uintptr_t ok_word;
 size_t device_manager_words;
-/* Set under `opening` before the first session is opened, and never changed after that: the steps of sessions read them
-   without the lock. */
+/* Set under `opening` before the first session is opened, and never changed afterwards. The sessions' steps read these
+   variables without the lock. */
 void *eager_context, *host_device;
 void *manager_of_sessions;
 thread_local void *last_session;
 
 struct Symbol {
-    void *address; // of the pointer above
+    void *address; // stores the symbol's address
     const char *name;
 };
 
@@ -178,12 +179,12 @@ const Symbol kSymbols[] = {
     {&settings_of_context, "_ZN10tensorflow30GetEagerContextThreadLocalDataEP7_object"},
 };
 
-/* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
+/* The word of a status in a TF_Status, which contains nothing else. */
 uintptr_t &word_of(void *status) {
     return *static_cast<uintptr_t *>(status);
 }
 
-/* The word of a new error. */
+/* Returns the word of a new error. */
 uintptr_t error_word(int code, const char *message) noexcept {
     void *status = new_status();
     set_status(status, code, message);
@@ -193,7 +194,7 @@ uintptr_t error_word(int code, const char *message) noexcept {
     return word;
 }
 
-/* The word of the error for the exception that is being handled. */
+/* Returns the word of the error for the exception that is being handled. */
 uintptr_t word_of_exception() noexcept {
     try {
         throw;
@@ -219,7 +220,7 @@ void *device_manager() {
     Devices devices;
     for (void *device : list_local_devices(eager_context))
         devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
-    // Not `new void *[]`, which needs a newer libstdc++ where the length isn't a constant.
+    // Don't use `new void *[]`, which needs a newer libstdc++ if the length isn't a constant.
     void **table = static_cast<void **>(::operator new(device_manager_words * sizeof(void *)));
     void *manager = ::operator new(kDeviceManagerRoom);
     make_device_manager(manager, std::move(devices));
@@ -390,12 +391,12 @@ void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, in
         for (int i = 0; i < input_count && word == ok_word; ++i) {
             const Tensor *tensor = nullptr;
             word = tensor_of_handle(inputs[i], &tensor).word;
-            // The words of the tensor, without their own reference to its buffer: the handle outlives the run.
+            // Copy the words of the tensor without a reference to its buffer, because the handle outlives the run.
             if (word == ok_word) feeds.push_back(*tensor);
         }
         if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;
         const bool as_many = fetched.size() == static_cast<size_t>(output_count);
-        // Then a tensor isn't as large as declared above, and what is in the vector can't be deleted.
+        // In this case, a tensor isn't as large as declared above, and the content of the vector can't be deleted.
         if (word == ok_word && !as_many)
             word = error_word(kInternal, "the runtime has not returned one tensor for each fetch of a lifted function");
         for (int i = 0; as_many && i < output_count; ++i) {

@@ -1,7 +1,8 @@
-/* A histogram of durations, whose size is fixed.
+/* A histogram of durations, with a fixed size.
  *
- * There are 64 buckets to each doubling of the duration, so the middle of a bucket is off by at most 1/128. Up to 63
- * ns, a bucket is one nanosecond. Adding a duration takes an index and four stores: a step adds several. */
+ * Each doubling of the duration has 64 buckets, so the middle of a bucket is off by at most 1/128. Up to 63 ns, a
+ * bucket is one nanosecond wide. Adding a duration takes an index and four stores, because a step adds several
+ * durations. */
 #ifndef FASTSUP_HISTOGRAM_H
 #define FASTSUP_HISTOGRAM_H
 
@@ -20,11 +21,12 @@ typedef struct {
     uint64_t count;
     int64_t total;    /* nanoseconds */
     int64_t max;      /* nanoseconds */
-    int64_t max_step; /* the step of the longest duration; the first, if there are several */
+    int64_t max_step; /* the step of the longest duration; the first one if there are several */
     uint64_t buckets[FS_BUCKETS];
 } fs_histogram;
 
-/* The bucket of a duration: the highest bit selects the octave, the six bits below it the bucket in the octave. */
+/* The bucket of a duration. The highest bit selects the octave, and the six bits below it select the bucket in the
+ * octave. */
 static inline int fs_histogram_bucket(int64_t ns) {
     if (ns < FS_OCTAVE) return ns < 0 ? 0 : (int)ns;
     int octave = 63 - __builtin_clzll((unsigned long long)ns) - FS_OCTAVE_BITS;
@@ -43,10 +45,10 @@ static inline void fs_histogram_add(fs_histogram *histogram, int64_t ns, int64_t
     histogram->buckets[fs_histogram_bucket(ns)]++;
 }
 
-/* The durations of a bucket: low <= ns < high. */
+/* The bounds of a bucket's durations: low <= ns < high. */
 void fs_histogram_bounds(int bucket, int64_t *low, int64_t *high);
 
-/* The quantile for a share of 0 to 1, in nanoseconds; 0 for an empty histogram. */
+/* The quantile for a share from 0 to 1, in nanoseconds; 0 for an empty histogram. */
 double fs_histogram_quantile(const fs_histogram *histogram, double share);
 
 /* Adds all durations of another histogram. */

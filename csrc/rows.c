@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-/* This many rows ahead are fetched into the cache: a shuffled row is in memory, as a rule. */
+/* Number of rows that are fetched into the cache ahead, because shuffled rows usually aren't in the cache. */
 #define ROWS_AHEAD 8
 
-/* Of a size that the compiler knows: a copy is then a few instructions, in place of a call. */
+/* Copies rows of a size that the compiler knows, so that each copy is a few instructions instead of a call. */
 #define TAKE_ROWS_OF(size)                                                                                             \
     for (size_t i = 0; i < n; ++i) memcpy(to + i * (size), from + (size_t)rows[i] * (size), (size))
 

@@ -1,4 +1,4 @@
-/* Rows of an array, copied in a given order: how batches are taken from data in memory. */
+/* Copies rows of an array in a given order, to take batches from data in memory. */
 #ifndef FASTSUP_ROWS_H
 #define FASTSUP_ROWS_H
 

@@ -50,12 +50,12 @@ static void begin_step(fs_thread_trace *trace, int64_t at, int64_t step) {
     trace->last = at;
 }
 
-/* A mask will do: the stride is a power of two. */
+/* Use a mask, because the stride is a power of two. */
 static int is_sampled(const fs_span_log *log, int64_t step) {
     return (step & (log->stride - 1)) == 0;
 }
 
-/* Drops every other step of the trace until there is room for one more. The rest is still spread over the whole run. */
+/* Drops every second step of the trace until there is room for one more. The remaining steps still cover the run. */
 static void thin_out(fs_span_log *log) {
     while (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         int32_t kept = 0;
@@ -89,7 +89,7 @@ static void keep_slow(fs_span_log *log, const fs_thread_trace *trace, const fs_s
     }
 }
 
-/* Keeps a scope that has ended in the trace, with its spans, if it belongs to the sample. */
+/* Keeps an ended scope in the trace, with its spans, if the scope belongs to the sample. */
 static void keep_event(fs_thread_trace *trace, const fs_span_event *whole) {
     fs_span_log *log = trace->log;
     if (!is_sampled(log, trace->step)) return;
@@ -108,7 +108,7 @@ static void end_step(fs_thread_trace *trace, int64_t at, int kind) {
     charge(trace, at);
     if (kind == FS_BESIDE) return;
     if (kind != FS_STEP) {
-        /* Of the work around steps, what has spans within its main one is worth showing. */
+        /* Keep work around steps only if there are spans within its main span. */
         if (trace->n_events < 2) return;
         whole.stats = -3;
         keep_event(trace, &whole);
@@ -145,9 +145,9 @@ static void leave(fs_thread_trace *trace, int64_t at) {
     }
 }
 
-/* Begins the step of a record, enters its span and, if the span has ended, leaves it, as in a full step. */
+/* Begins the step of a record and enters its span. If the span has ended, leaves it, as in a full step. */
 static void replay(fs_thread_trace *trace, const fs_step_record *record) {
-    /* A record begins only where the gap before it counts. An interruption since then is about the gap after it. */
+    /* A record begins only if the gap before it counts. A later interruption concerns the gap after the record. */
     int32_t ignore_gap = trace->ignore_gap;
     trace->ignore_gap = 0;
     begin_step(trace, record->start, record->step);
@@ -197,7 +197,7 @@ void fs_trace_records_full(fs_thread_trace *trace) {
     fs_span_log *log = trace->log;
     fs_trace_flush(trace);
     if (trace->ignore_gap) return;
-    /* Adding the records takes time, which is the profiler's and not one between steps. */
+    /* Adding the records takes time, which belongs to the profiler and not to the time between steps. */
     int64_t at = fs_span_now(log);
     log->wall_ns += at - trace->last;
     log->cost_subtracted += at - trace->last;
@@ -236,7 +236,7 @@ void fs_step_switch(fs_thread_trace *trace, int kind, fs_span_stats *stats) {
         end_step(trace, at, trace->kind);
     }
     if (!begin_kind(trace, kind)) return;
-    trace->ignore_gap = 1; /* nothing is between the two */
+    trace->ignore_gap = 1; /* there is nothing between the two scopes */
     begin_step(trace, at, log->begun);
     enter(trace, stats, at);
 }
@@ -297,7 +297,8 @@ void fs_scope_end_slow(fs_scope *scope) {
     trace->nested = scope->nested;
     while (trace->depth > scope->depth) fs_span_leave(trace);
     fs_step_end(trace);
-    /* Another thread may have begun a scope since; and in the child of a fork, this one may be gone from the list. */
+    /* Another thread may have begun a scope in the meantime. In the child of a fork, this scope may be gone from the
+     * list. */
     while (*place != NULL && *place != scope) place = &(*place)->next;
     if (*place != NULL) *place = scope->next;
 }

@@ -1,15 +1,16 @@
-/* Where the time of a training loop goes.
+/* Measures where a training loop spends its time.
  *
  * At any moment a thread is in a span, or in a step but in none of its spans, or between steps. Each reading of the
- * clock adds the time since the reading before to the innermost of these, and to nothing else. So the times of all
- * spans, the rest of the steps and the pauses between steps add up to the time that passed, however spans are nested.
+ * clock adds the time since the previous reading to the innermost of these, and to nothing else. The times of all
+ * spans, the rest of the steps and the pauses between steps therefore add up to the elapsed time, however spans are
+ * nested.
  *
- * A *thread trace* belongs to one thread of one recorder, a *span log* to all threads of a recorder. Nothing here
- * locks: the caller holds the GIL.
+ * A *thread trace* belongs to one thread of one recorder, a *span log* to all threads of a recorder. No function here
+ * locks, because the caller holds the GIL.
  *
- * Most steps have one span, which is all they consist of. Such a step is written as a *step record*, one cache line.
- * When the records are full, or before the log is read, they are added to it. Every other step updates the log as
- * it goes: a *full step*. */
+ * Most steps consist of a single span. Such a step is written as a *step record*, one cache line. When the records are
+ * full, or before the log is read, they are added to the log. Every other step is a *full step*, which updates the log
+ * immediately. */
 #ifndef FASTSUP_SPANS_H
 #define FASTSUP_SPANS_H
 
@@ -30,36 +31,37 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FS_SPAN_DEPTH 16   /* the time of a span nested deeper goes to the span at this depth */
-#define FS_STEP_EVENTS 128 /* the most spans of one step that are kept as events */
+#define FS_SPAN_DEPTH 16   /* the time of a more deeply nested span counts for the span at this depth */
+#define FS_STEP_EVENTS 128 /* maximum number of a step's spans that are kept as events */
 #define FS_TRACE_EVENTS 32768
 #define FS_SLOW_STEPS 24
 #define FS_STEP_RECORDS 64
 
 typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 
-/* The statistics of one kind of span: of a phase of a hook, for example. */
+/* The statistics of one kind of span, for example of one phase of a hook. */
 typedef struct {
     int32_t id; /* first, to share a cache line with the histogram's count */
     int32_t
-        aside; /* of spans in threads that work alongside the loop, at the same time: not a part of the log's time */
+        aside; /* 1 for spans in threads that work while the loop runs, whose time isn't part of the log's time */
     fs_histogram times;
 } fs_span_stats;
 
-/* What a scope is.
+/* The kinds of scopes.
  *
- * FS_BESIDE: work alongside the steps, such as a callback after the last one. It isn't recorded before the first step.
+ * FS_BESIDE: work next to the steps, such as a callback after the last step. It isn't recorded before the first step.
  * FS_STEP: a step.
- * FS_PASS: the work of a call that makes all steps itself, before, between and after them. Recorded from the begin on.
- * FS_ASIDE: work in another thread than the steps', at the same time. It isn't a part of the log's time. */
+ * FS_PASS: the work of a call that runs all steps itself, before, between and after them. It is recorded from the
+ * beginning.
+ * FS_ASIDE: work in another thread than the steps', at the same time. It isn't part of the log's time. */
 enum fs_scope_kind { FS_BESIDE, FS_STEP, FS_PASS, FS_ASIDE };
 
-/* A step with one span. It fills one cache line: recording it at once would push the histograms and this code into the
- * cache, which a step that uses the cache itself then lacks. Times are readings of the clock. */
+/* A step with one span. It fills one cache line. Recording the step immediately would push the histograms and this code
+ * into the cache, and a step that uses the cache itself would then lack that space. Times are readings of the clock. */
 typedef struct {
-    fs_span_stats *stats; /* of the span; NULL until the span begins */
+    fs_span_stats *stats; /* the span's statistics; NULL until the span begins */
     int64_t step;
-    int64_t start;    /* of the step, and of the span */
+    int64_t start;    /* start of the step and of the span */
     int64_t span_end; /* -1 until the span ends */
     int64_t end;
 } fs_step_record;
@@ -82,36 +84,36 @@ typedef struct {
 
 /* The log of a recorder, for all its threads. The fields that every step uses come first, in few cache lines. */
 typedef struct {
-    fs_span_clock clock; /* NULL: the machine's monotonic clock */
+    fs_span_clock clock; /* NULL for the machine's monotonic clock */
     void *clock_context;
-    struct fs_scope **open_scopes; /* the scopes under way in the process, newest first */
-    int64_t skip_steps;            /* how many steps at the start are left out */
-    int64_t begun;                 /* steps begun, skipped ones included */
-    int64_t wall_ns;               /* time in steps and between them, up to the last reading of each thread */
-    int64_t aside_ns;              /* time of scopes that are FS_ASIDE */
-    /* The cost of measuring. The first two are the nanoseconds that one span, or one pause, measures too much; they are
-     * subtracted from each. The third is the sum of what was subtracted. */
+    struct fs_scope **open_scopes; /* the open scopes in the process, newest first */
+    int64_t skip_steps;            /* number of steps at the start that aren't recorded */
+    int64_t begun;                 /* number of steps begun, including skipped ones */
+    int64_t wall_ns;               /* time in steps and between them, up to the last reading in each thread */
+    int64_t aside_ns;              /* time of FS_ASIDE scopes */
+    /* The cost of measuring. The first two fields are the nanoseconds by which one span, or one pause, is measured too
+     * long; they are subtracted from each. The third field is the sum of the subtracted time. */
     int64_t cost_in_span;
     int64_t cost_between;
     int64_t cost_subtracted;
     uint64_t n_spans;
-    /* The trace: a sample of the steps, those whose number is a multiple of `stride`. When the trace is full, `stride`
+    /* The trace is a sample of the steps whose number is a multiple of `stride`. When the trace is full, `stride`
      * doubles. It is a power of two. */
     int64_t stride;
     int32_t n_events;
     int32_t n_slow;
     int64_t slow_threshold; /* the shortest of the slow steps, once there are FS_SLOW_STEPS */
-    fs_span_stats steps;    /* from the begin of a step to its end */
-    fs_span_stats between;  /* from the end of a step to the begin of the next one */
+    fs_span_stats steps;    /* from the beginning of a step to its end */
+    fs_span_stats between;  /* from the end of a step to the beginning of the next step */
     fs_span_event events[FS_TRACE_EVENTS];
     fs_slow_step slow[FS_SLOW_STEPS];
 } fs_span_log;
 
-/* A span under way. */
+/* An open span. */
 typedef struct {
     fs_span_stats *stats;
     int64_t start;
-    int64_t self_ns; /* its time so far, without the spans nested in it */
+    int64_t self_ns; /* the span's time so far, without the spans nested in it */
 } fs_frame;
 
 /* IDLE: between steps; the next step is a full one.
@@ -126,39 +128,39 @@ enum fs_trace_state { FS_TRACE_IDLE, FS_TRACE_READY, FS_TRACE_IN_RECORD, FS_TRAC
 
 /* The state of one thread. */
 typedef struct fs_thread_trace {
-    struct fs_thread_trace *next; /* of the same log */
+    struct fs_thread_trace *next; /* the next thread trace of the same log */
     fs_span_log *log;
-    const void *ident;  /* the thread, by `fs_thread`; NULL once the thread is gone */
+    const void *ident;  /* the thread, from `fs_thread`; NULL once the thread is gone */
     int32_t state;      /* an fs_trace_state */
-    int32_t ignore_gap; /* the time up to the next step isn't added to `between`: there was no step before, or the steps
-                         * were interrupted */
-    int32_t n_records;  /* step records that aren't in the log yet */
+    int32_t ignore_gap; /* 1 if the time up to the next step isn't added to `between`, because there was no step before
+                         * or the steps were interrupted */
+    int32_t n_records;  /* number of step records that aren't in the log yet */
     int32_t thread;     /* number of the thread in the log */
-    int32_t nested;     /* steps begun within the step under way */
-    int32_t depth;      /* frames in use */
-    int32_t muted;      /* the step under way is left out */
-    int32_t kind;       /* of the scope under way: an fs_scope_kind */
-    int32_t n_too_deep; /* spans entered beyond FS_SPAN_DEPTH */
+    int32_t nested;     /* number of steps begun within the current step */
+    int32_t depth;      /* number of frames in use */
+    int32_t muted;      /* 1 if the current step isn't recorded */
+    int32_t kind;       /* the fs_scope_kind of the current scope */
+    int32_t n_too_deep; /* number of spans entered beyond FS_SPAN_DEPTH */
     int32_t n_events;
     int64_t step;
     int64_t started;
-    int64_t last; /* the last reading of the clock that the log contains */
+    int64_t last; /* the last clock reading that the log contains */
     fs_step_record records[FS_STEP_RECORDS];
     fs_frame frames[FS_SPAN_DEPTH];
     fs_span_event events[FS_STEP_EVENTS];
 } fs_thread_trace;
 
-/* A step under way, or other work that is recorded. It lives on the stack, or in the object, of the code that begins
+/* A current step, or other work that is recorded. It is stored on the stack, or in the object, of the code that begins
  * it. */
 typedef struct fs_scope {
-    struct fs_scope *next; /* the scope begun before, in any thread */
+    struct fs_scope *next; /* the scope begun before this one, in any thread */
     fs_thread_trace *trace;
-    void *probe;   /* whose step it is, for the code that begins it */
-    int32_t depth; /* of the trace, at the begin */
+    void *probe;   /* the step's owner, for the code that begins the step */
+    int32_t depth; /* the trace's depth when the scope began */
     int32_t nested;
 } fs_scope;
 
-/* An address that differs between any two threads that are alive. */
+/* Returns an address that differs between any two living threads. */
 static inline const void *fs_thread(void) {
 #if FS_HAS_THREAD_POINTER
     return __builtin_thread_pointer();
@@ -167,31 +169,31 @@ static inline const void *fs_thread(void) {
 #endif
 }
 
-/* `clock`: NULL for the machine's monotonic clock. */
+/* If `clock` is NULL, the log uses the machine's monotonic clock. */
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open_scopes, int64_t skip_steps);
 void fs_trace_init(fs_thread_trace *trace, fs_span_log *log, int32_t thread);
 
 /* Adds the step records to the log. Call it before the log is read. */
 void fs_trace_flush(fs_thread_trace *trace);
-/* Also turns a record under way into a full step. Call it before the trace is read. */
+/* Does the same as fs_trace_flush, and turns the current record into a full step. Call it before the trace is read. */
 void fs_trace_expand(fs_thread_trace *trace);
 /* Leaves the time up to the next step out of the time between steps. */
 void fs_trace_interrupt(fs_thread_trace *trace);
-/* The same; does nothing within a step. */
+/* Like fs_trace_interrupt, but does nothing within a step. */
 void fs_trace_interrupt_between_steps(fs_thread_trace *trace);
-/* Drops the step under way, if any, and the thread. For the child of a fork, where other threads are gone. */
+/* Drops the current step, if any, and the thread. Call it in the child of a fork, where other threads are gone. */
 void fs_trace_abandon(fs_thread_trace *trace);
 
-/* Begins a scope of a kind. Within a scope it only counts the nesting. */
+/* Begins a scope of a kind. Within another scope, only counts the nesting. */
 void fs_step_begin(fs_thread_trace *trace, int kind);
 void fs_step_end(fs_thread_trace *trace);
-/* Ends the scope under way and begins one of a kind, in a span, with one reading of the clock. Does nothing in a scope
+/* Ends the current scope and begins one of a kind, in a span, with one reading of the clock. Does nothing in a scope
  * that is nested in another one. For passes. */
 void fs_step_switch(fs_thread_trace *trace, int kind, fs_span_stats *stats);
-/* Takes the step under way out of the count of steps: it turned out that there was nothing to do. */
+/* Takes the current step out of the count of steps, because it turned out that there was nothing to do. */
 void fs_step_uncount(fs_thread_trace *trace);
 
-/* Both do nothing outside a step. */
+/* These functions do nothing outside a step. */
 void fs_span_enter(fs_thread_trace *trace, fs_span_stats *stats);
 void fs_span_leave(fs_thread_trace *trace);
 
@@ -219,8 +221,8 @@ static inline void fs_step_record_end(fs_thread_trace *trace, int64_t at) {
     if (++trace->n_records == FS_STEP_RECORDS) fs_trace_records_full(trace);
 }
 
-/* Begins a step as `fs_step_begin` does, and makes it the newest scope. The caller ends the scope on every path; spans
- * that are still open then end with it. */
+/* Begins a step as `fs_step_begin` does, and makes it the newest scope. The caller must end the scope on every path.
+ * Spans that are still open then end with the scope. */
 static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *probe, int kind) {
     fs_scope **open = trace->log->open_scopes;
     if (trace->state == FS_TRACE_READY && kind == FS_STEP) {
@@ -236,7 +238,8 @@ static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void 
     *open = scope;
 }
 
-/* Enters the main span of a step. If it is the first span, it begins with the step, without a reading of the clock. */
+/* Enters the main span of a step. If the span is the first one, it begins with the step, without a reading of the
+ * clock. */
 static inline void fs_span_enter_first(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_record *record = &trace->records[trace->n_records];
     if (trace->state == FS_TRACE_IN_RECORD && record->stats == NULL) {
@@ -246,7 +249,7 @@ static inline void fs_span_enter_first(fs_thread_trace *trace, fs_span_stats *st
     }
 }
 
-/* Leaves the main span. If the step ends next, it ends with the span, without a reading of the clock. */
+/* Leaves the main span. If the step ends next, the span ends with the step, without a reading of the clock. */
 static inline void fs_span_leave_last(fs_thread_trace *trace) {
     fs_step_record *record = &trace->records[trace->n_records];
     if (trace->state == FS_TRACE_IN_RECORD && record->stats != NULL && record->span_end < 0) {
@@ -256,7 +259,7 @@ static inline void fs_span_leave_last(fs_thread_trace *trace) {
     }
 }
 
-/* Charges the innermost open span to other statistics: only now is it known which these are. */
+/* Charges the innermost open span to other statistics, which weren't known when the span began. */
 static inline void fs_span_charge_to(fs_thread_trace *trace, fs_span_stats *stats) {
     if (trace->state == FS_TRACE_IN_RECORD) {
         if (trace->records[trace->n_records].stats != NULL) trace->records[trace->n_records].stats = stats;
@@ -265,7 +268,7 @@ static inline void fs_span_charge_to(fs_thread_trace *trace, fs_span_stats *stat
     }
 }
 
-/* Ends a step, begins the next one and enters its main span, with one reading of the clock. For a loop that does
+/* Ends a step, begins the next one and enters its main span, with one reading of the clock. Use it in a loop that does
  * nothing between its steps. */
 static inline void fs_step_next(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_record *record = &trace->records[trace->n_records];
@@ -290,7 +293,7 @@ static inline void fs_scope_end(fs_scope *scope) {
     }
 }
 
-/* The newest scope of a thread; NULL if it has none. */
+/* Returns the newest scope of a thread, or NULL if it has none. */
 fs_scope *fs_scope_of_thread(fs_scope *open_scopes, const void *thread);
 
 #pragma GCC visibility pop

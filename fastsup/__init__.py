@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"fastsup.{name}")
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name]), name)
-    if name == "_C_API":  # PyCapsule_Import reads it.
+    if name == "_C_API":  # PyCapsule_Import reads this attribute.
         from fastsup.core.capi import c_api
 
         return c_api(__version__)

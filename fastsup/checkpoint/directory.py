@@ -70,8 +70,8 @@ STATE_FILE = "checkpoint"
 FIRST_SAVE = ".first_save_under_way"
 MISSING = "none of its files exist"
 
-# PREFIX.index and PREFIX.data-00000-of-00001, and the files with other suffixes and the directory of parts that an
-# interrupted save leaves.
+# Matches PREFIX.index, PREFIX.data-00000-of-00001, and the remains of an interrupted save: files with other suffixes,
+# and the directory of the parts.
 _PART = re.compile(r"(?P<prefix>.+?)(?P<index>\.index)?(?:\.data-\d{5}-of-\d{5})?(?P<rest>\.tempstate\d+|_temp\w*)?$")
 # The path of a sharded checkpoint in the format before 2016 is a pattern: PREFIX-?????-of-00002.
 _NUMBERED = re.compile(r"(?P<stem>.+?)-(?P<step>\d+)(-\?{5}-of-\d{5})?$")
@@ -139,7 +139,7 @@ class _Directory:
             (self.with_index if complete else self.begun).add(match["prefix"])
         # The format before 2016 has no index. A checkpoint is one file, with a .meta file of its graph.
         self.with_index |= {name[:-5] for name in self._names if name.endswith(".meta") and name[:-5] in self._names}
-        # Or it consists of shards and that file.
+        # A sharded checkpoint consists of its shards and one .meta file.
         for shard in filter(None, map(_SHARD.match, self._names)):
             if f"{shard['prefix']}.meta" in self._names:
                 self.with_index.add(f"{shard['prefix']}-?????-of-{shard['shards']}")
@@ -154,7 +154,7 @@ class _Directory:
         """Returns True if the directory has any file of a checkpoint."""
         if prefix in self.with_index or prefix in self.begun or prefix in self._names:
             return True
-        # Its shards, regardless of whether the path contains their number.
+        # Find the shards of a sharded checkpoint, regardless of whether the path contains their number.
         name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
         return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
 
@@ -357,13 +357,13 @@ def latest_intact_checkpoint(directory: Any) -> str | None:
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)
 
 
-# Detects two trainings that save in one directory.
+# Detects two training runs that save in one directory.
 #
-# Each would overwrite the state file and the checkpoints of the same steps, and delete its own. Before a training
-# replaces a state file, it therefore checks if another process has replaced the file since this process wrote or read
-# it. An extended attribute of the file names the process that wrote it. The content remains TensorFlow's, because
-# programs read it line by line. This needs no lock: a killed process doesn't save again, and a restarted one reads the
-# state file first. On a file system without such attributes, there is no warning.
+# Each run would overwrite the state file and the checkpoints of the same steps, and delete its own checkpoints. Before
+# a run replaces a state file, it therefore checks if another process has replaced the file since this process wrote or
+# read it. An extended attribute of the file names the process that wrote it. The content remains TensorFlow's, because
+# programs read it line by line. The check needs no lock: a killed process doesn't save again, and a restarted process
+# reads the state file first. On a file system without such attributes, there is no warning.
 
 _ATTRIBUTE = "user.fastsup.writer"
 
@@ -391,7 +391,7 @@ _process = _Process()
 
 def _this_process() -> _Process:
     global _process
-    if _process.pid != os.getpid():  # This is a fork.
+    if _process.pid != os.getpid():  # This process was forked.
         _process = _Process()
     return _process
 

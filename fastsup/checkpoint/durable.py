@@ -80,7 +80,7 @@ def marking_the_first(directory: str) -> Iterator[None]:
         yield
         return
     mark = os.path.join(directory, FIRST_SAVE)
-    # Without a directory, the save itself fails.
+    # If there is no directory, the save itself fails.
     if os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
         write_whole(mark, _TEXT)
         with tensorflow_errors("flushed to the disk", directory):
@@ -100,13 +100,14 @@ def marking_the_first(directory: str) -> Iterator[None]:
         os.unlink(mark)
 
 
-# A save over a checkpoint with the same name. The earlier one gets another name until the save is durable.
+# Saves that overwrite a checkpoint. The earlier checkpoint gets another name until the new one is durable.
 #
 # TensorFlow replaces the files of a checkpoint one by one. If the process is killed or the power is lost in between,
 # the index and the data belong to different states, and neither can be restored. A checkpoint of the same step is
 # written again after a partial restore, and if a program's steps don't change the global step.
 
-# The number of digits in the other name. A restore tries names that are equal up to the number.
+# Number of digits of the step in the earlier checkpoint's other name. A restore tries all names with the same text
+# before the number.
 _DIGITS = 20
 
 
@@ -143,7 +144,7 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
             if _identities(path) == before:
                 _delete(files_of_checkpoint(_other_name(path)))
         raise
-    # Also those of earlier saves that were killed here. The newest checkpoint is on the disk now.
+    # Also delete the other names that killed saves left here. The newest checkpoint is on the disk now.
     other_names = re.compile(re.escape(stem_of(path)) + rf"-\d{{{_DIGITS}}}\.(?:index|meta|data-.*)")
     directory = os.path.dirname(path)
     with contextlib.suppress(OSError):
@@ -171,7 +172,7 @@ def _keep_under_another_name(path: str) -> None:
     """Gives a complete checkpoint a second name, durably."""
     other = _other_name(path)
     if os.path.exists(other + ".index") and damage_of(path) is not None:
-        return  # Left by a failed save. The other one is intact.
+        return  # A failed save left this checkpoint. The checkpoint with the other name is intact.
     stem = len(os.path.basename(path))
     try:
         with tensorflow_errors("kept while it is overwritten", path):
@@ -196,7 +197,7 @@ def _link_or_copy(name: str, other: str) -> None:
     copy_to_new(name, other)
 
 
-# Attribute of an error that a save raised.
+# Name of the attribute that marks an error as raised by a save.
 _FAILED_SAVE = "_fastsup_failed_save"
 # The remains of failed TensorFlow writers: incomplete files, and the directory of the parts.
 _UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
@@ -369,7 +370,7 @@ def save_durably(
     number = _number_of(session, step)
     with durable_save(checkpoint_name(saver, path, number), directory, other_state_file=state_file is not None):
         if not is_plain_saver(saver) or saver._is_empty:
-            # It names the checkpoint, and deletes others, in its own order.
+            # This saver names the checkpoint, and deletes older ones, in its own order.
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}
             with _writing_state(state):
@@ -445,7 +446,7 @@ def save_by_manager(manager: Any, step: int, **options: Any) -> contextlib.ExitS
     """
     directory = manager.directory
     if is_local(directory):
-        # The manager would create the directory too late for the mark.
+        # Create the directory here, because the manager would create it too late for the mark.
         with saving(None), contextlib.suppress(FileExistsError):
             os.makedirs(directory)
     with contextlib.ExitStack() as stack:

@@ -323,7 +323,7 @@ class _Source:
         try:
             value = self._reader.get_tensor(key)
         except (IndexError, RuntimeError) as error:
-            # The reader's errors for a file that is too short.
+            # The reader raises these errors for a file that is too short.
             raise errors.DataLossError(None, None, f"{key}: {error}") from error
         # An array of quantized numbers has lost its type.
         saved = self._dtypes.get(key) or dtypes.as_dtype(np.asarray(value).dtype)
@@ -517,7 +517,7 @@ def explaining_other_model(graph: Any, saver: Any, path: str, partial: bool = Fa
             misfit = misfit._replace(missing=[])
         if not misfit.missing and not misfit.different:
             raise
-        # Without the operation, because its stack, which would be printed, contains nothing about the model.
+        # Leave the operation out of the error, because its printed stack would contain nothing about the model.
         explained = type(error)(None, None, f"{' '.join(_sentences(path, misfit, shapes))}\n\n{error.message}")
     else:
         return
@@ -529,7 +529,7 @@ def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
     try:
         _, shapes = open_checkpoint(path)
     except _UNREADABLE:
-        return  # It was restored by a server that may see different files.
+        return  # A server restored the checkpoint, and may see different files.
     other = []
     for variable in variables:
         saved = shapes.get(variable.op.name)

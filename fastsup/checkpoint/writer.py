@@ -37,7 +37,7 @@ __all__ = [
 # TensorFlow's hook saves the restored state again, under the same name. The saver truncates the index file in place, so
 # the newest checkpoint is torn for a moment, and a program that is killed at that moment loses it.
 
-# Logged instead of TensorFlow's line about a save, with the step and the path of the checkpoint.
+# The line that is logged instead of TensorFlow's line about a save, with the step and the path of the checkpoint.
 UNCHANGED = (
     "The checkpoint of step %d, %s, already contains this state and is left unchanged. "
     "See `python -m fastsup docs dropin#checkpoints`."
@@ -75,13 +75,13 @@ def reuse_unchanged_checkpoint(
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
-    # The state file may be lost, or name another checkpoint that is damaged. Or the program went back to an older
-    # checkpoint, which is then the newest one, as after a save.
+    # The state file may be lost, or may name another checkpoint, which is damaged. The program may also have gone back
+    # to an older checkpoint, which is then the newest one, as after a save.
     name_by_saver(saver, path, os.path.dirname(save_path), is_new=saver.last_checkpoints[-1] != path)
     return path
 
 
-# Checkpoints written in the background: a snapshot of the variables is taken between steps, and a thread writes it.
+# Writes checkpoints in the background: a snapshot of the variables is taken between steps, and a thread writes it.
 #
 # A snapshot shares the memory of variables that the runtime copies on write, and copies the others.
 
@@ -94,13 +94,14 @@ class BackgroundSaver:
 
     def __init__(self, saver: Any) -> None:
         self.saver = saver
-        # The saved tensors, for some version of the graph, and how their values are kept.
+        # The graph and version for which the snapshot was prepared, the saved tensors, and how their values are kept.
         self._prepared_for: tuple[Any, int] | None = None
         self._tensors: list[Any] = []
         self._snapshot = Snapshot([], [])
         # The memory of the copies of the last save, by the tensor's position, or None for tensors that aren't copied.
         self._buffers: list[Any] = []
-        # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
+        # This lock guards `_thread`. A Supervisor's service may save while another thread waits, and `join` needs a
+        # started thread.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -152,8 +153,8 @@ class BackgroundSaver:
                 for value, shared in zip(values, self._snapshot.shared, strict=True)
             ]
         snapshot = _SnapshotSession(session, dict(zip(self._tensors, values, strict=True)))
-        # Not a daemon thread, so that a program that exits during the write waits for it. A daemon thread that still
-        # trains during the exit could save again and again, so from then on the writing threads are daemons.
+        # The thread isn't a daemon, so that a program that exits during the write waits for it. A daemon thread that
+        # still trains during the exit could save again and again, so from then on the writing threads are daemons.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,
@@ -169,7 +170,7 @@ class BackgroundSaver:
         self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
     ) -> None:
         try:
-            # Without a default graph a new thread executes eagerly under TF 2 behavior.
+            # Set a default graph, because without one a new thread executes eagerly under TF 2 behavior.
             with no_interpreter_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()
@@ -292,7 +293,7 @@ class CheckpointWriter:
             self._background_of(saver).save(session, path, step, has_meta_graph, self._when_written)
             self._pending_step = step
             return None
-        # Read before the write, because the gate may time out and let a step pass.
+        # Read this before the write, because the gate may time out and let a step pass.
         passed = session.gate.passed
         with no_interpreter_exit:
             written = save_durably(saver, session, path, step, write_meta_graph)

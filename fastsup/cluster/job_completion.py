@@ -27,9 +27,9 @@ from fastsup.common.file_system import exists, list_names, write_whole
 
 __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
 
-# Seconds after which a file from before the watcher counts.
+# Seconds after which a file counts although it was written before the watcher started.
 STALE_SECS = 600.0
-# Seconds that a parameter server continues after the chief has ended and no training worker answers.
+# Seconds that a parameter server continues if the chief has ended and no training worker answers.
 WORKER_GRACE_SECS = 600.0
 # Seconds between checks by a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
@@ -104,9 +104,10 @@ class JobCompletionWatcher:
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Unchanged files from before this watcher, with their contents, or None for contents that aren't known yet.
+        # Unchanged files from before this watcher started, with their contents, or None for contents that aren't known
+        # yet.
         self._old_files: dict[str, str | None] = {}
-        # False until the directory has been listed. Until then, any file may be from before the watcher.
+        # False until the directory has been listed. Until then, any file may be from before the watcher started.
         self._knows_old_files = False
         self._look_at_old_files()
         # The workers that may still need a parameter server.

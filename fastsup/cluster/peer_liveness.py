@@ -38,7 +38,7 @@ _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
 _ASKED_AT_ONCE = 32
 _MAX_INTERVAL_SECS = 60.0
-# For an older configuration without session_creation_timeout_secs.
+# The timeout for an older configuration, which has no session_creation_timeout_secs.
 _DEFAULT_TIMEOUT_SECS = 7200.0
 
 
@@ -80,7 +80,7 @@ class PeerLiveness:
     def __init__(self, addresses: list[str], timeout_secs: float) -> None:
         self.addresses = addresses
         self.timeout_secs = timeout_secs
-        # At first the chief, which usually answers.
+        # Probe the chief first, because it usually answers.
         self._last_to_answer = addresses[0] if addresses else None
         self._silent_since: float | None = None
         self._next_check = 0.0
@@ -225,7 +225,8 @@ def _end_if_to(descriptor: int, ends: set[tuple[str | int | bytes, ...]]) -> boo
             return False
         blocks = os.get_blocking(descriptor)
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            # `socket.setdefaulttimeout` changed this, also for the socket's other users.
+            # Restore the blocking mode. `socket.setdefaulttimeout` may have changed it, also for the socket's other
+            # users.
             os.set_blocking(descriptor, blocks)
             peer = connection.getpeername()
             if not isinstance(peer, tuple) or (str(peer[0]).removeprefix(_MAPPED), peer[1]) not in ends:
@@ -233,4 +234,4 @@ def _end_if_to(descriptor: int, ends: set[tuple[str | int | bytes, ...]]) -> boo
             connection.shutdown(socket.SHUT_RDWR)
             return True
     except OSError:
-        return False  # Not connected, or closed in the meantime.
+        return False  # The socket isn't connected, or was closed in the meantime.

@@ -22,9 +22,9 @@ __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "sta
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 # Seconds between checks of a parameter server for the end of the job.
 _POLL_SECS = 2.0
-# Maximum seconds that a parameter server continues after a signal. Kubernetes kills a process after 30.
+# Maximum seconds that a parameter server continues after a signal. Kubernetes kills a process after 30 seconds.
 _SIGNAL_GRACE_SECS = 20.0
-# Seconds between checks after a signal whether the chief and the workers have ended.
+# Seconds between checks, after a signal, of whether the chief and the workers have ended.
 _SIGNAL_POLL_SECS = 0.2
 
 

@@ -100,7 +100,7 @@ def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
     cluster = tf_config.get("cluster")
     roles = cluster if isinstance(cluster, dict) else {}
-    # A program may have other roles.
+    # A program may have other roles, so this warns only about a role that resembles a known one.
     _warn('TF_CONFIG["cluster"]', {role: 0 for role in roles if did_you_mean(role, _ROLES)}, _ROLES)
 
 

@@ -43,7 +43,8 @@ def absent_name_error(module: str, name: str, alternative: str | None = None) ->
       alternative: sentence about what to use instead or what to install, or None.
     """
     if alternative is None:
-        # Python adds the name and the module, and its traceback proposes a similar name in the module.
+        # Python adds the name and the module to the error, and its traceback then proposes a similar name in the
+        # module.
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return AttributeError(f"{module} has no {name}: {alternative}", name=name)
 
@@ -54,12 +55,12 @@ def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
 
 
 _TF1 = (
-    "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program unchanged; or call "
+    "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program unchanged. Or call "
     "fastsup.install(tf1=True) before it imports tensorflow"
 )
 _ESTIMATOR = (
-    "TensorFlow 2.16 removed tf.estimator. `python -m fastsup run SCRIPT` runs the program unchanged; or call "
-    "fastsup.install() in it; or import fastsup.estimator"
+    "TensorFlow 2.16 removed tf.estimator. `python -m fastsup run SCRIPT` runs the program unchanged. Or call "
+    "fastsup.install() in it, or import fastsup.estimator"
 )
 
 
@@ -80,7 +81,7 @@ class TensorFlow1Hint:
             hint = _TF1.format(name)
         else:
             return
-        # Without the name, Python doesn't append a similar one.
+        # Clear the name, so that Python doesn't append a similar one.
         error.args, error.name = (f"{error}. {hint}",), None
 
 

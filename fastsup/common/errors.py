@@ -34,7 +34,8 @@ _READ_FAILURES = (
     "ResourceExhaustedError",
     "UnauthenticatedError",
 )
-# The end of the message of such an error if it has lost its type, as in the reader of checkpoints.
+# The errnos of these errors. If an error has lost its type, as in the checkpoint reader, its message ends with the text
+# of the errno.
 _READ_ERRNOS = (
     "EACCES EPERM EMFILE ENFILE ENOMEM ENOBUFS ESTALE ETIMEDOUT EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH EAGAIN"
 )

@@ -80,7 +80,7 @@ def list_names(directory: str) -> list[str]:
       tf.errors.OpError: If the directory can't be listed.
     """
     if not is_local(directory):
-        # is_directory() also returns False for an error.
+        # is_directory() returns False also after an error, so exists() must confirm it.
         if not file_io.is_directory_v2(directory) and not exists(directory):
             return []
         return [name.rstrip("/") for name in file_io.list_directory_v2(directory)]

@@ -203,7 +203,7 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
     try:
         names = files_of_checkpoint(prefix)
     except (FileNotFoundError, NotADirectoryError):
-        return False  # On a file system that isn't local.
+        return False  # The checkpoint is on a file system that isn't local.
     for name in names:
         try:
             _fsync(name)
@@ -308,7 +308,7 @@ def _new_temporary(path: str | os.PathLike[str], target: str) -> tuple[int, str]
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
     name = _temporary_name(target)
     try:
-        # With an unused name, which isn't even a link.
+        # O_EXCL requires an unused name, which isn't even the name of a link.
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None

@@ -32,8 +32,8 @@ __all__ = [
 
 # Maximum seconds that the exit waits for running calls, because a session on a cluster may wait for a task forever.
 WAIT_SECS = 5.0
-# Maximum seconds that a daemon thread is then blocked. Other exit handlers run in the meantime, and one of them may
-# wait for it.
+# Maximum seconds that a daemon thread is blocked at the exit. Other exit handlers run during this time, and one of them
+# may wait for the thread.
 HOLD_SECS = 5.0
 
 
@@ -54,7 +54,8 @@ class _CompletedBeforeExit:
     def __enter__(self) -> None:
         thread = self._this_thread()
         depth = self._depths.get(thread, 0)
-        # First this, then the check for the exit, so that either the exit detects the thread, or the thread the exit.
+        # Register the thread before the check for the exit, so that either the exit detects the thread, or the thread
+        # detects the exit.
         self._depths[thread] = depth + 1
         if depth == 0 and self.is_over_for_this_thread():
             del self._depths[thread]
@@ -103,7 +104,7 @@ class _CompletedBeforeExit:
 
 
 no_interpreter_exit: _CompletedBeforeExit = _CompletedBeforeExit()
-# Exit handlers run after all threads have ended except daemons, which may use their sessions until then.
+# Exit handlers run after all threads except daemons have ended. Daemons may use their sessions until then.
 atexit.register(no_interpreter_exit.end)
 os.register_at_fork(after_in_child=no_interpreter_exit.forget_other_threads)
 
@@ -171,7 +172,7 @@ def thread_stack(thread: threading.Thread) -> list[str]:
     frame = sys._current_frames().get(thread.ident) if thread.ident is not None else None
     if frame is None:
         return []
-    # Without the text of the lines, so that no file is read.
+    # Leave out the text of the lines, so that no file is read.
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
     return [f"{entry.filename}:{entry.lineno} in {entry.name}" for entry in reversed(stack)]
 

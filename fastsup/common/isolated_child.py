@@ -89,13 +89,13 @@ def _loaded_modules() -> dict[str, _Place]:
         is_top_level = isinstance(name, str) and "." not in name
         if not is_top_level or name in sys.stdlib_module_names or not issubclass(type(module), ModuleType):
             continue
-        # Not with getattr, which would load a lazily loaded module.
+        # Don't use getattr, which would load a lazily loaded module.
         spec = object.__getattribute__(module, "__dict__").get("__spec__")
         if not isinstance(spec, ModuleSpec) or spec.name != name:
             continue
         folders = spec.submodule_search_locations
         if folders is not None:
-            # Unchanged, because the folders of a namespace are searched again whenever they are listed.
+            # Read the list itself, because a namespace's folders are searched for again whenever they are listed.
             folders = list(map(os.fspath, getattr(folders, "_path", folders)))
         if spec.has_location and spec.origin is not None and os.path.isfile(spec.origin):
             places[name] = (os.path.abspath(spec.origin), folders)
@@ -109,7 +109,7 @@ def _search_path() -> list[str]:
     try:
         here = os.getcwd()
     except OSError:
-        here = ""  # It was removed.
+        here = ""  # The current folder was removed.
     entries = [os.path.join(here, entry) for entry in sys.path if isinstance(entry, str) and entry]
     return [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != here]
 
@@ -131,7 +131,7 @@ class _SameModules:
         return namespace
 
 
-# On Linux: the signal that a process gets when the thread that started it ends.
+# The Linux option that sets the signal that a process gets when the thread that started it ends.
 _PR_SET_PDEATHSIG = 1
 
 

@@ -196,7 +196,7 @@ class _Terminal:
 
 
 _terminals: dict[int, _Terminal] = {}
-# Reentrant, because a signal handler may end a loop while another display is opened.
+# The lock is reentrant, because a signal handler may end a loop while another display is opened.
 _lock = threading.RLock()
 
 
@@ -235,7 +235,7 @@ def _log_handlers() -> Iterator[Any]:
     seen = set()
     for logger in loggers:
         for handler in getattr(logger, "handlers", ()):
-            # absl's handler wraps the one that writes.
+            # absl's handler wraps the handler that writes.
             handler = getattr(handler, "_python_handler", handler)
             if isinstance(handler, logging.StreamHandler) and id(handler) not in seen:
                 seen.add(id(handler))

@@ -102,7 +102,7 @@ class ScriptModule:
 
     def __init__(self, name: str) -> None:
         self.called: str = f"-m {name}"
-        spec = find_spec(name) if name else None  # For an empty name, it would find the working directory.
+        spec = find_spec(name) if name else None  # For an empty name, find_spec would find the working directory.
         if spec is not None and spec.submodule_search_locations is not None:
             name += ".__main__"
             spec = find_spec(name)
@@ -146,7 +146,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[0] = script.folder  # `python -m` put the current folder there.
     elif script.is_folder:
-        sys.path.insert(0, script.folder)  # Under -I and -P, only such a folder is on the path.
+        sys.path.insert(0, script.folder)  # Under -I and -P, Python adds the script's path only if it is a folder.
     sys.modules["__main__"] = module
     try:
         with Keras2Hint(), TensorFlow1Hint():

@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 
-# Seconds after a signal in which another one of the same kind is treated as a copy.
+# Seconds after a signal during which a second signal of the same kind is treated as a copy.
 cdef double REPEAT_SECS = 0.2
 
 ctypedef void (*handler_t)(int) noexcept nogil
@@ -56,7 +56,7 @@ cdef int held = 0
 cdef list stop_requests = []
 # Python's handler in C, which calls `on_signal` when the step has returned.
 cdef handler_t python_handler = NULL
-# When SIGTERM and SIGINT were first received, in seconds of a monotonic clock, or 0.
+# The times at which SIGTERM and SIGINT were first received, in seconds of a monotonic clock, or 0.
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
 # The consequence of a signal, for the log.
@@ -83,7 +83,7 @@ cdef void handler(int number) noexcept nogil:
         python_handler(number)
     elif now - received_at[which] >= REPEAT_SECS:
         set_handler(number, SIG_DFL)
-        send_to_this_thread(number)  # It is delivered when this function has returned.
+        send_to_this_thread(number)  # The signal is delivered when this function has returned.
     errno = before
 
 
@@ -193,7 +193,7 @@ def remove_stop_request(request_stop):
     Args:
       request_stop: the function.
     """
-    if request_stop in stop_requests:  # A child process has forgotten it.
+    if request_stop in stop_requests:  # A forked child process has no stop requests.
         stop_requests.remove(request_stop)
 
 
@@ -218,7 +218,7 @@ def on_signal(number, frame):
             signal.Signals(number).name,
         )
     except RuntimeError:
-        pass  # The log was being written to in this thread when the signal arrived.
+        pass  # This thread was writing to the log when the signal arrived.
     if held == 0:
         raise_pending()
 
@@ -262,7 +262,7 @@ def uninstall():
     """Reverts `install`. After the last session, the original handlers are restored and no signal is pending."""
     global watching
     if watching == 0:
-        return  # In a child of the process that handles signals.
+        return  # This is a forked child of the process that handles signals.
     watching -= 1
     # Python lets only the main thread change handlers. If another thread calls this, the handler restores itself later.
     if watching == 0 and in_main_thread():

@@ -159,7 +159,7 @@ _of_lookup = (
 )
 _of_predictor = names_of(_PREDICTOR, "from_contrib_estimator from_estimator from_saved_model")
 _of_core_cells = names_of(
-    # Direct paths to the cells, because the names in `tf.compat.v1.nn.rnn_cell` need the package tf_keras.
+    # Use direct paths to the cells, because the names in `tf.compat.v1.nn.rnn_cell` need the package tf_keras.
     "tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl",
     "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell "
     "ResidualWrapper",

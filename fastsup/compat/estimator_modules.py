@@ -78,7 +78,8 @@ _logit_fn = names_of(_OURS, "call_logit_fn")
 _raw_supervised = names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn")
 _api = _v1 | _model | _jobs | _exporters | _hooks | _session_run
 
-# Modules of the public interface, under `tf.estimator`. An empty path stands for a submodule.
+# For each module of the public interface, by its name in `tf.estimator`: the paths of its names. An empty path stands
+# for a submodule.
 _API_MODULES: dict[str, dict[str, str]] = {
     "": _api | dict.fromkeys(("experimental", "export", "inputs", "tpu"), ""),
     "experimental": _stopping | _in_memory | _logit_fn | _raw_supervised,
@@ -89,7 +90,7 @@ _API_MODULES: dict[str, dict[str, str]] = {
     "tpu.experimental": {},
 }
 
-# Modules under `tensorflow_estimator.python.estimator`.
+# Names in the modules of `tensorflow_estimator.python.estimator`.
 _PYTHON_MODULES: dict[str, dict[str, str]] = {
     "": {},
     "canned.metric_keys": names_of(f"{_OURS}.canned.our_modules", "MetricKeys"),
@@ -174,7 +175,7 @@ OF_ARCHIVE = tuple(
 )  # fmt: skip
 TPU_ONLY = (f"{API_V1}.tpu.experimental", f"{PYTHON}.tpu.tpu_context")
 
-# Names of every module, by the module's full name.
+# The names in every module, by the module's full name.
 MODULES: dict[str, dict[str, str]] = {
     PACKAGE: {"estimator": ""},
     **{f"{PACKAGE}.{name}": {} for name in ("_api", "_api.v1", "_api.v2", "python")},

@@ -159,7 +159,7 @@ class ImportHook(MetaPathFinder):
         return self._existing(fullname, functools.partial(importlib.import_module, library), is_package=True)
 
     def _estimator(self, fullname: str) -> ModuleSpec | None:
-        # Imported here, because these modules import TensorFlow.
+        # Import these modules here, because they import TensorFlow.
         from fastsup.compat import estimator_modules as modules
         from fastsup.estimator.canned.archive import model_module
 

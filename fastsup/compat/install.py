@@ -63,7 +63,7 @@ def install(*, tf1: bool = False, functions: bool = False, keras: bool = False) 
         installation.add_lifting()
     else:
         try:
-            # This notifies the import hook, unless TensorFlow was imported before.
+            # The import notifies the import hook, unless TensorFlow was imported before.
             from fastsup.runtime import tensorflow
 
             installation.complete_in(tensorflow)
@@ -281,10 +281,10 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     is_open = [
         session
         for session in gc.get_objects()
-        # By the type, because `__class__` of a proxy may run code of the program.
+        # Check the type, because `__class__` of a proxy may run code of the program.
         if issubclass(type(session), tf_session.BaseSession)
         and not isinstance(session, Session)
-        and type(session).__module__.partition(".")[0] != "fastsup"  # Sessions of lifted functions.
+        and type(session).__module__.partition(".")[0] != "fastsup"  # Skip sessions of lifted functions.
         and not session._closed
     ]
     if is_open:

@@ -26,9 +26,9 @@ __all__ = [
     "python_names",
 ]
 
-# Removed in NumPy 1.24: aliases of Python's types.
+# Aliases of Python's types, which NumPy 1.24 removed.
 _OF_PYTHON = ("bool", "complex", "float", "int", "object", "str")
-# Removed in NumPy 2.0 to 2.4, with the names that exist in all versions.
+# Names that NumPy 2.0 to 2.4 removed, with the names that exist in all versions.
 _RENAMED = {
     "Inf": "inf",
     "Infinity": "inf",
@@ -60,7 +60,7 @@ _RENAMED = {
     "unicode_": "str_",
     "void0": "void",
 }
-# Moved in NumPy 2.0 from the main module to another one.
+# Names that NumPy 2.0 moved from the main module to another one.
 _ELSEWHERE = {
     "AxisError": "exceptions",
     "ComplexWarning": "exceptions",
@@ -209,16 +209,16 @@ def numpy_names() -> list[tuple[Any, str, Any]]:
             names[name] = getattr(place, name)
     if not hasattr(numpy, "trapz"):
         names["trapz"] = numpy.trapezoid
-    # Not `hasattr`, because NumPy warns about some of these names.
+    # Don't use `hasattr`, because NumPy warns about some of these names.
     return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]
 
 
-# Removed in Python 3.10.
+# Names that Python 3.10 removed.
 _COLLECTIONS = (
     "Awaitable ByteString Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
     "MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView"
 )
-# Removed in Python 3.12.
+# Names that Python 3.12 removed.
 _OF_TEST_CASE = {
     "assertAlmostEquals": "assertAlmostEqual",
     "assertEquals": "assertEqual",

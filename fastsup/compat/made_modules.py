@@ -78,7 +78,7 @@ class LazyModule(ModuleType):
         except AttributeError as error:
             caller = sys._getframe(1)
             if caller.f_lasti >= 0 and caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
-                # From an AttributeError, the import statement would only report that the name can't be imported.
+                # After an AttributeError, the import statement would report only that the name can't be imported.
                 raise ImportError(str(error), name=self.__name__) from None
             raise
         # Later replacements by `fastsup.install` are made in the module's dictionary.

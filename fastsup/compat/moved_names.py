@@ -66,7 +66,7 @@ _IN_TENSORFLOW = {
     "util.compat_internal": "util.compat",
     "util.deprecation_wrapper": "util.module_wrapper",
 }
-# The same with full names. Some modules are in other packages.
+# The modules in the table above with their full names, and modules that moved to other packages.
 MOVED = {
     **{f"{_PYTHON}.{old}": place and f"{_PYTHON}.{place}" for old, place in _IN_TENSORFLOW.items()},
     f"{_PYTHON}.distribute.estimator_training": "fastsup.compat.ended_names",
@@ -88,7 +88,8 @@ def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[s
     """Returns the new place of a Keras module that TensorFlow no longer has."""
     if not fullname.startswith(f"{KERAS}."):
         return None
-    # A module in a package that was found elsewhere would also be found there, and be executed a second time.
+    # If the parent package was found at its new place, is_there() would find the module there as well, and Python would
+    # execute the module a second time.
     if fullname.rpartition(".")[0] not in placed and is_there():
         return None
     place = KERAS_2 + fullname[len(KERAS) :]

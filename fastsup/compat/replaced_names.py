@@ -81,7 +81,7 @@ def own_globals(kinds: Iterable[Any]) -> Iterator[tuple[type, str, FunctionType]
                 yield kind, name, _with_globals(method, family)
 
 
-# TensorFlow's module, the name in it, and the replacement.
+# For each replacement: TensorFlow's module, the names in it, and fastsup's module with these names.
 _TABLE: tuple[tuple[ModuleType, tuple[str, ...], Any], ...] = (
     (
         basic_session_run_hooks,
@@ -114,7 +114,7 @@ _RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
     (tf_session, "InteractiveSession", InteractiveSession),
 )
 
-# Pairs of TensorFlow's and fastsup's objects, read on import of this module, before any name is replaced.
+# Pairs of TensorFlow's and fastsup's objects. They are read when this module is imported, before any name is replaced.
 REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
@@ -122,9 +122,9 @@ REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
 
 _OURS = {id(theirs): our for theirs, our in REPLACEMENTS}
 
-# fastsup's Session uses TensorFlow's, which is looked up in this module.
+# fastsup's Session uses TensorFlow's Session, which is looked up in this module.
 _LEFT_ALONE = tf_session.__name__
-# Stands for the former value of a name that was added.
+# Represents the former value of a name that was added.
 _ABSENT = object()
 
 

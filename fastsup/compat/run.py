@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_report() -> None:
     if "tensorflow" not in sys.modules:
-        return  # The program ended before that.
+        return  # The program ended before it imported TensorFlow.
     from fastsup.compat.lifting import report
 
     print(f"\nfastsup: status of the functions and Keras models\n{report()}", file=sys.stderr)

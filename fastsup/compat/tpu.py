@@ -384,7 +384,7 @@ class TPUEstimator(EstimatorV1):
             estimator.ModeKeys.PREDICT: predict_batch_size,
         }
         self._export_to_cpu, self._export_to_tpu = export_to_cpu, export_to_tpu
-        # Except for an export, an input function is called before the model_fn.
+        # The input function is called before the model_fn, except in an export.
         self._input_fn_was_called = False
         self._logs_every = self._intervals_of(config)
         super().__init__(

@@ -123,7 +123,7 @@ class HParams:
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
-        # From names to pairs of a type and True if the value is a list of that type.
+        # Maps each name to a type, and to True if the value is a list of that type.
         self._hparam_types: dict[str, tuple[Any, bool]] = {}
         self._model_structure = model_structure
         if hparam_def:

@@ -133,7 +133,7 @@ def multiply_gradients(grads_and_vars: _Pairs, gradient_multipliers: dict[Any, A
     by_name = {key: factor for key, factor in gradient_multipliers.items() if isinstance(key, str)}
     multiplied = []
     for gradient, variable in grads_and_vars:
-        # Compared by identity: under TensorFlow 2 behavior, variables have no hash, and `==` compares values.
+        # Compare variables by identity. Under TensorFlow 2 behavior, variables have no hash, and `==` compares values.
         factor = by_variable.get(id(variable), by_name.get(variable.op.name))
         if factor is not None:
             if gradient is None:

@@ -117,7 +117,7 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
     """
     try:
         bool(value > 0)
-    except (TypeError, ValueError):  # ValueError: an array with several numbers
+    except (TypeError, ValueError):  # An array with several numbers raises ValueError.
         raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.") from None
 
 
@@ -540,7 +540,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
 def _keywords_of(kind: type) -> list[str] | None:
     """Returns the keyword arguments of a constructor, or None if it may accept any."""
     if isinstance(kind.__new__, types.FunctionType):
-        return None  # It may change the constructor's arguments.
+        return None  # A `__new__` in Python may change the constructor's arguments.
     init: Any = kind.__init__  # type: ignore[misc]
     if not isinstance(init, types.FunctionType):
         # For a compiled constructor, the class has the signature if its author provided one.
@@ -560,7 +560,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
       hook: a loop hook.
       base: the class of all loop hooks.
     """
-    # Hook classes other than fastsup's.
+    # The hook's classes that aren't fastsup's.
     mine = [kind for kind in type(hook).__mro__ if issubclass(kind, base) and not _is_ours(kind)]
     others = [kind for kind in type(hook).__mro__ if kind not in mine]
     defined: dict[str, Any] = {}
@@ -570,7 +570,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
     for name, value in defined.items():
         if name.startswith("_") or not isinstance(value, types.FunctionType):
             continue
-        # An argument that another base class also accepts is for that class.
+        # A method that another base class also has belongs to that class.
         is_anothers = any(name in vars(kind) for kind in others)
         if name in _OF_EPOCHS and not is_anothers:
             warnings.append(
@@ -579,7 +579,7 @@ def misspelt_callbacks(hook: Any, base: type) -> list[str]:
             )
             continue
         callback = None if is_anothers else _callback_like(name, type(hook))
-        # A hook that has the callback uses the other method for something else.
+        # If the hook has the callback, the method with the similar name has another purpose.
         if callback in _OPTIONAL and hasattr(hook, callback):
             continue
         if callback is not None and callback not in defined and not _has_own(hook, callback):

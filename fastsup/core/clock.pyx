@@ -61,7 +61,7 @@ cdef double as_steady(double due) except? -1.0:
     if is_replaced():
         return due
     cdef double set_back_by = fs_clock_steady() - fs_clock_seconds()
-    # Unless the clock was set, they differ only by the time between the two reads and by clock adjustments.
+    # Unless the clock was set, the two clocks differ only by the time between the reads and by clock adjustments.
     return due if -0.1 < set_back_by < 0.1 else due + set_back_by
 
 

@@ -3,7 +3,8 @@ from fastsup.core.schedule cimport Scheduled
 
 
 cdef class LoopHook(Scheduled):
-    # Called instead of `on_due`, without the GIL if the step is in C; NULL if not used. A subclass in Cython sets it.
+    # C function that is called instead of `on_due`, without the GIL if the step is in C; NULL if not used. A subclass
+    # in Cython sets it.
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule
@@ -12,7 +13,8 @@ cdef class LoopHook(Scheduled):
 
     cpdef due_at_time(self, object time)
 
-    # `state` is the loop's own, passed so that it can be read without a Python call. Returns FS_GO_ON or FS_STOP.
+    # `state` is the state of the loop, passed so that it can be read without a Python call. Returns FS_GO_ON or
+    # FS_STOP.
     cdef int on_due(self, object loop, const fs_loop* state) except -1
 
 

@@ -4,7 +4,7 @@ from fastsup.core.hook cimport LoopHook, fs_loop
 
 
 cdef class Loop:
-    # The part that C functions read. It lives as long as the loop.
+    # The part of the loop that C functions read. It lives as long as the loop.
     cdef const fs_loop* state
 
     cdef readonly tuple hooks

@@ -29,10 +29,10 @@ from fastsup.core.schedule cimport changes
 from fastsup.core.stepper cimport Stepper, as_double, clock_to_use, is_clock_stopped, no_steps, stepper_for
 from fastsup.core.sessions import current_origin
 
-# `LoopHook.on_due`, whose -1 need not mean that an exception is set.
+# The type of `LoopHook.on_due`. A return value of -1 need not mean that an exception is set.
 ctypedef int (*on_due_t)(LoopHook, object, const fs_loop*) noexcept
 
-# So that initial_step plus the steps of a loop never overflows.
+# The limit of initial_step, so that initial_step plus the steps of a loop never overflows.
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
 
 cdef object logger = logging.getLogger("fastsup")

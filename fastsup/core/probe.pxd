@@ -51,8 +51,8 @@ cdef class ProbeFinder:
     cdef public object origin
     # The hooks that are called around the steps, or None.
     cdef object hooks
-    # The profiler with which the session is registered, and its probe; None and `nothing` before the first recorded
-    # step.
+    # The profiler with which the session is registered, and the session's probe. Before the first recorded step: None
+    # and `nothing`.
     cdef Profiler attached_to
     cdef Probe known
     cdef Probe nothing

@@ -30,7 +30,7 @@ cdef inline bint due_reached(const fs_due* due, int64_t run, int64_t global_step
     return fs_due_reached(due, run, global_step, <fs_time_reached_fn> reached)
 
 
-# Converts a time in seconds. A TypeError contains the value.
+# Converts a time in seconds to a double. The message of a TypeError contains the value.
 cdef double number_of_seconds(object time) except? -1
 
 

@@ -10,7 +10,7 @@ cdef class Stepper:
     cdef fs_drive* drive
     # The last step's return value; None for a step in C.
     cdef object result
-    # The error of FS_STEP_RAISED. The loop takes it.
+    # The error after FS_STEP_RAISED. The loop takes it from here.
     cdef object error
     # The results of the last steps that ran in one call, None if no hook takes them; and the number of steps before
     # them.

@@ -265,7 +265,7 @@ cdef class RecordedStep(Stepper):
             return event
         probe.leave()
         if probe.wait_for_devices is not None:
-            # Otherwise the first callback that reads the result would get this time.
+            # Wait here, because otherwise the first callback that reads the result would be charged for the wait.
             with probe.within_session("device"):
                 probe.wait_for_devices()
         drive.clock = clock_to_use()

@@ -9,7 +9,7 @@ cdef class LiftedStep:
     cdef readonly object graph
     cdef readonly object trial
     cdef object __weakref__
-    # When it was last called. See LiftedCalls.now.
+    # The time of the last call, as counted by LiftedCalls.now.
     cdef public int64_t used_at
     # Chooses the executor of the step.
     cdef object choose
@@ -37,12 +37,12 @@ cdef class CachedCall:
     cdef CallPattern pattern
     # None if TensorFlow runs calls of this pattern.
     cdef readonly LiftedStep step
-    # Pairs of a slot and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
-    # iterator. `watched`, weak references to the objects of the pattern, therefore empties the list when one of these
-    # is deleted.
+    # Pairs of a slot and the tensor that it must hold. The tensor and the threads of an iterator must not outlive the
+    # iterator. `watched` therefore contains weak references to the objects of the pattern, which empty the list when
+    # one of these objects is deleted.
     cdef list slot_tensors
     cdef tuple watched
-    # For a cached call without a step. See LiftedCalls.call_unlifted.
+    # The entry of a cached call without a step. See LiftedCalls.call_unlifted.
     cdef readonly object entry
     cdef Py_ssize_t calls
     cdef int64_t since
@@ -52,7 +52,7 @@ cdef class CachedCall:
 
 cdef class CallCache:
     cdef readonly Py_ssize_t most
-    # The cached calls of calls with one shape, by digest, in the order of their last use.
+    # The cached calls with one shape, by digest, in the order of their last use.
     cdef dict by_digest
     cdef Py_ssize_t count
     # The count at which cached calls that can no longer be taken are searched for.

@@ -106,7 +106,7 @@ cdef class LiftedStep:
 
     cdef int begin_sequences(self, object seeds) except -1:
         """Chooses the executor of the step. Its random sequences start here."""
-        # First, so that another thread can't restart them.
+        # Set the seeds first, so that another thread can't restart the sequences.
         self.seeds = seeds
         chosen, trial = self.choose()
         self.calls_until_look = -1
@@ -361,11 +361,11 @@ cdef dict summary_names = vars(summary_ops_v2)
 cdef object graph_stack = ops._default_graph_stack
 # The eager context that the sessions share. None while nothing may be lifted.
 cdef object shared_context = None
-# The name of its device, if it has only one.
+# The name of this context's device, if the context has only one device.
 cdef str only_device = ""
 # The eager context that collects the graphs of the functions that it runs, or None.
 cdef object collecting_context = None
-# By the id of the key by which TensorFlow counts a Python function's calls.
+# Maps the id of the key by which TensorFlow counts a Python function's calls to the count.
 cdef object call_counts = weakref.WeakValueDictionary()
 # The latest counts of code, which outlive their functions, because a program may create the next function from the
 # code.
@@ -433,7 +433,7 @@ cdef bint may_run(PyObject** scope) except -1:
         scope[0] = found
     if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
         return False
-    # The single-threaded executor reports its operations to neither of them.
+    # The single-threaded executor doesn't report its operations to a profiler or to a summary trace.
     if <object>PyDict_GetItem(profiler_names, "_profiler") is not None:
         return False
     if <object>PyDict_GetItem(summary_names, "_current_trace_context") is not None:
@@ -563,9 +563,9 @@ def call_count(key):
     """
     found = call_counts.get(id(key))
     if found is None:
-        # It keeps the key alive, so that no other key gets its id.
+        # The count keeps the key alive, so that no other key gets the same id.
         found = call_counts.setdefault(id(key), CallCount(key))
-        if isinstance(key, types.CodeType):  # Another key may keep a whole model alive.
+        if isinstance(key, types.CodeType):  # A key of another type may keep a whole model alive.
             latest_counts.append(found)
     return found
 
@@ -725,7 +725,8 @@ cdef bint fill_slots(LiftedStep step, list slot_tensors) except -1:
         return False
     step.running += 1
     if not are_filled:
-        # Immediately, so that no other call finds another tensor in a slot while this call waits for the slot's lock.
+        # Empty the slots immediately, so that no other call finds another tensor in a slot while this call waits for
+        # the slot's lock.
         for slot, _ in slot_tensors:
             slot.tensor = None
         try:

@@ -205,7 +205,7 @@ _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 _own_periods = itertools.count(7741)
 # Maximum number of times that a function is prepared until TensorFlow reports its graph.
 _MOST_TRIES = 5
-# Held while TensorFlow collects the graphs of the functions that it prepares, in all threads.
+# A thread holds this lock while TensorFlow collects the graphs of the functions that it prepares, in all threads.
 _collecting = threading.Lock()
 # The devices on which TensorFlow calls functions, by the scope of the call.
 _devices_of_calls: dict[str, str] = {}
@@ -321,7 +321,7 @@ def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
     cancelled.start_cancel()
     with _collected_graphs(here) as graphs:
         try:
-            # Not in a CancellationManagerContext, which would cancel the calls of all threads.
+            # Don't use a CancellationManagerContext, which would cancel the calls of all threads.
             flat = execute.execute_with_cancellation(
                 compat.as_str(concrete.function_def.signature.name),
                 num_outputs=len(concrete.function_type.flat_outputs),
@@ -354,7 +354,7 @@ def _collected_graphs(here: Any) -> Iterator[list[Any]]:
     """Yields a list that contains, at the end, the graphs of the functions that TensorFlow prepared in the block."""
     graphs: list[Any] = []
     with _collecting:
-        _hand_over()  # The first time, TensorFlow prepares a function for it.
+        _hand_over()  # The first time, TensorFlow prepares a function for this call.
         here.enable_graph_collection()
         try:
             yield graphs

@@ -96,8 +96,8 @@ def open_binding(libraries):
     Raises:
       ImportError: If a symbol is missing or has the wrong size. The message names it.
     """
-    # Here instead of in C++, because dlsym has another version in each newer libc, and a wheel would then need that
-    # libc.
+    # Look the symbols up here instead of in C++. Each newer libc has another version of dlsym, and a wheel would then
+    # require that libc.
     loaded = [ctypes.CDLL(None), *_already_loaded(libraries)]
     addresses = []
     while fastsup_eager_symbol(len(addresses)) is not NULL:

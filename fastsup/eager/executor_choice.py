@@ -70,7 +70,7 @@ def _runs_in_one_thread(lifted: LiftedGraph, executor: str) -> bool:
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
-    # If a single call fails, nothing is missing, and nothing else was done.
+    # If the graph is one XLA call and the call fails, no effect is missing and nothing else was done.
     return is_wanted and (lifted.is_one_xla_call or _put_effects_first(lifted.fetches) or executor != "auto")
 
 
@@ -102,7 +102,7 @@ def _put_effects_first(fetches: Iterable[Any]) -> bool:
             wanted.setdefault(failing, []).append(effect)
     for failing, effects in wanted.items():
         failing._add_control_inputs(effects)
-    # Of two datasets, TensorFlow itself reads the one or not when the other ends.
+    # If a step reads two datasets and one of them ends, TensorFlow itself may or may not read the other one.
     return all(
         effect.type in READS_INPUT and failing.type in READS_INPUT
         for effect, failing, _ in unordered(operations, CanFail(by_shapes=False), has_effect)

@@ -89,7 +89,7 @@ class _Entry:
         self.spent = 0.0
 
 
-#: Why a function isn't lifted whose calls must earn it.
+#: Why a function isn't lifted if its calls must first earn the lifting.
 NOT_EARNED = "its calls haven't yet taken as long as lifting takes"
 _IN_TEST = "the self-test of this installation hasn't finished, and TensorFlow runs the function until it passes"
 
@@ -108,13 +108,13 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         applies from the fifth trace of one Python function on, unless lifting the earlier ones has paid off.
     """
 
-    #: For AutoGraph, which calls functions with this attribute unchanged.
+    #: Marks the object for AutoGraph, which calls functions with this attribute unchanged.
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self, original: Any, executor: str = "auto", fallback: str = "warn", earns: bool | None = False
     ) -> None:
-        # This checks if the object has certain attributes, which an original may have.
+        # The call checks if the object has certain attributes, which an original may have.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
         super().__init__(original, self._tracer.calls)
@@ -126,7 +126,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not_lifted = ""
         self._why_elsewhere = ""
-        # True if TensorFlow ran it because a self-test was running.
+        # True if TensorFlow ran a call because a self-test was running.
         self._has_run_in_test = False
         self._limit = LiftLimit()
         self.__name__: str = compat.as_str(original.name)
@@ -135,7 +135,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        # Python itself looks up names such as __deepcopy__ for this object.
+        # Python looks up names such as __deepcopy__ for this object, not for the original.
         if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
@@ -147,10 +147,10 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     def _tracer_of(self, original: Any) -> ConcreteTracer:
         raise NotImplementedError
 
-    # TensorFlow's interface for saving. A class's own methods come before __getattr__.
+    # Methods of TensorFlow's interface for saving. Python finds a class's own methods before it calls __getattr__.
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        with OwnFrames():  # It may trace.
+        with OwnFrames():  # The call may trace the function.
             return self.original._trackable_children(save_type, **kwargs)
 
     def _deserialization_dependencies(self, children: Any) -> Any:
@@ -415,7 +415,7 @@ class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
         except Exception as error:
             if is_user_error(error):
                 raise
-            # Whatever it is, TensorFlow's own function is right.
+            # Whatever the error is, TensorFlow's own function can still run the call.
             self._say(f"{type(error).__name__}: {error}")
             return None
         tf_abi.keep_track(step)
@@ -606,7 +606,7 @@ def lifted_function(
     return kind(original, executor, fallback, earns)
 
 
-# An operation whose function the runtime doesn't name.
+# Matches an operation whose function the runtime doesn't name.
 _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 
@@ -629,7 +629,7 @@ def with_lines(error: Any, concrete: Any) -> Any:
 
     message = _NODE.sub(with_functions, error.message)
     error._message = f"{{{{function_node {name}}}}} {message} [Op:{name}]"
-    # This adds the lines of each operation in the text, and removes the names of functions.
+    # The call adds the lines of each operation in the text, and removes the names of functions.
     atomic_function.InterpolateRuntimeError(function).__exit__(type(error), error, None)
     return error
 

@@ -99,7 +99,7 @@ class LiftedGraph:
         self.concrete = concrete
         self.placement = placement
         self.variables = variables
-        # None if there is one device, so that nothing has to be placed.
+        # None if there is only one device, so that no operation has to be placed.
         self._scope = scope_of_devices()
         self._is_fed_by_name = is_fed_by_name
         self.executor: str = ""
@@ -193,7 +193,7 @@ class LiftedGraph:
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
         outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in results]
-        # Only the effects, because a call among the targets would also compute unused results.
+        # Make only the effects targets, because a call among the targets would also compute unused results.
         return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -228,7 +228,7 @@ class LiftedGraph:
         try:
             self.graph = flattened(self.graph, kept, names)
         except (errors_impl.OpError, ValueError):
-            return  # The unchanged graph does the same.
+            return  # The unchanged graph computes the same results.
         self.feeds, self.outputs, self.targets = (
             [self.graph.as_graph_element(element.name) for element in elements]
             for elements in (self.feeds, self.outputs, self.targets)
@@ -322,7 +322,7 @@ class LiftedGraph:
         """Makes feeds and fetches stay on their devices. Returns the fetches' devices, or nothing for one device."""
         if self.placement is None:
             return ()
-        # A read of a tensor waits for its device, as for any eager tensor.
+        # Skip the synchronization. A read of a tensor waits for the tensor's device, as for any eager tensor.
         options.fetch_skip_sync = True
         for feed, device in zip(self.feeds, self.placement.feeds, strict=True):
             options.feed_devices[feed.name] = device
@@ -352,7 +352,7 @@ class LiftedGraph:
         session = searched._session(single_threaded=True).session
         arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
         feeds = dict(zip(searched.feeds, arrays, strict=True))
-        # Nothing runs again to determine which dataset ended.
+        # If a dataset has ended, nothing runs again to determine which one.
         compile_ = _compile_nothing if searched is self else session._make_callable_from_options
         return self._error_sources.named(error, searched.fetches, feeds, compile_)
 
@@ -556,8 +556,8 @@ class _Variable(OfEagerContext):
         try:
             self.write(None)
         except AttributeError:
-            # In a new thread, while TensorFlow creates its part of the eager context, there is no stack of contexts
-            # yet.
+            # In a new thread, there is no stack of contexts until TensorFlow has created the thread's part of the eager
+            # context.
             self._is_there = was_there
             self._left.append(self)
 

@@ -34,7 +34,7 @@ cdef object ndarray = np.ndarray
 cdef object convert = ops.convert_to_tensor
 cdef object from_value = trace_type.from_value
 cdef object flatten = nest.flatten
-# Errors from converting a value to a tensor. TensorFlow's call raises them again.
+# Errors that the conversion of a value to a tensor may raise. TensorFlow's call raises them again.
 cdef tuple CONVERSION_ERRORS = (TypeError, ValueError, OverflowError, errors_impl.OpError)
 
 

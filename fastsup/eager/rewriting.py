@@ -42,8 +42,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
     config = config_pb2.ConfigProto()
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.append("function")
-    rewrites.min_graph_nodes = -1  # No graph is too small.
-    # Otherwise the optimizer would open this machine's devices again to read their properties.
+    rewrites.min_graph_nodes = -1  # Rewrite even the smallest graph.
+    # Describe the CPU here. Otherwise, the optimizer would open this machine's devices again to read their properties.
     cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
     cpu.properties.type = "CPU"
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))

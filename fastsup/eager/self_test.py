@@ -118,9 +118,9 @@ def _is_about_the_machine(error: BaseException | None) -> bool:
 
 def main() -> None:
     """Opens the C++ binding, runs the test, and reports the result, except after a signal or a fault of the machine."""
-    # A crash is one of the possible outcomes.
+    # Write no core file, because a crash is one of the possible outcomes.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The machine's other devices don't matter here.
+    # Use only the CPU, because the machine's other devices don't matter here.
     tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))
     context.ensure_initialized()
     tf_abi.report(tf_abi.BEGUN)

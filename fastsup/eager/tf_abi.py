@@ -46,9 +46,9 @@ SELF_TEST_SECS = 180
 # verdict.
 END_SECS = 15
 _FAILURE_SECS = 24 * 3600
-# The progress of a self-test. BEGUN: all imports succeeded, so a later crash comes from the bridge.
+# The states of a self-test. BEGUN: all imports succeeded, so a later crash comes from the C++ binding.
 BEGUN, PASSED, FAILED = "begun", "passed", "failed"
-# Signals that indicate a crash of the C++ binding. Others come from a person, a scheduler or a limit.
+# Signals that indicate a crash of the C++ binding. Other signals come from a person, a scheduler or a limit.
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 # The text that C++ prints before it aborts because the process gets no memory or thread.
 _EXHAUSTED = re.compile(
@@ -74,7 +74,7 @@ class _SelfTest(threading.Thread):
     """
 
     def __init__(self) -> None:
-        # A daemon thread, because the interpreter waits for other threads before it calls the exit handlers.
+        # The thread is a daemon, because the interpreter waits for other threads before it calls the exit handlers.
         super().__init__(name="fastsup-self-test", daemon=True)
         self.outcome = ""
         self._child: subprocess.Popen[bytes] | None = None
@@ -132,7 +132,7 @@ def unavailable_reason() -> str:
     global _outcome
     test = _test
     if test is not None and _outcome is None:
-        # Without the lock, because another thread may check whether the test has finished.
+        # Wait without the lock, because another thread may check whether the test has finished.
         test.join()
     with _lock:
         if _outcome is None:
@@ -255,7 +255,7 @@ def _outcome_file() -> Path | None:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):  # The specification says that relative paths are ignored.
         cache = os.path.join(os.path.expanduser("~"), ".cache")
-    # For a user without a home, never use the current folder, where anyone may have put an outcome.
+    # If a user has no home, never use the current folder, where anyone may have put an outcome.
     return Path(cache, "fastsup", f"{_build()}.json") if os.path.isabs(cache) else None
 
 

@@ -274,7 +274,7 @@ class FunctionTracer(ConcreteTracer):
         """Returns the reason why TensorFlow can't provide a trace, or "" if it can."""
         function = self._function
         if function._created_variables and function._no_variable_creation_config is None:
-            with function._lock:  # TensorFlow holds it while it traces for the first time.
+            with function._lock:  # TensorFlow holds this lock while it traces for the first time.
                 if function._no_variable_creation_config is None:
                     return "its first trace failed after creating a variable, and TensorFlow doesn't retrace it"
         return ""
@@ -298,7 +298,7 @@ class FunctionTracer(ConcreteTracer):
         only for calls that no trace matches, so it takes no calls from this one.
         """
         cache = self._function._variable_creation_config.function_cache
-        with self._function._lock:  # TensorFlow holds it while it adds a trace.
+        with self._function._lock:  # TensorFlow holds this lock while it adds a trace.
             traces = [(key[0], trace) for key, trace in cache._primary.items()]
         place = next((place for place, (_, trace) in enumerate(traces) if trace is concrete), None)
         if place is None:

@@ -15,7 +15,7 @@ __all__ = ["write_checkpoint_path", "write_metrics"]
 
 
 def _as_text(metrics: dict[str, Any]) -> str:
-    # `str` gives a NumPy number the digits of its type, while a format gives it those of a double.
+    # `str` formats a NumPy number with the digits of its type, while a format string uses the digits of a double.
     return ", ".join(f"{name} = {value!s}" for name, value in sorted(metrics.items()) if not isinstance(value, bytes))
 
 

@@ -85,7 +85,7 @@ def _fill(proto: Any, summary: Any, seen_tags: set[str]) -> None:
         proto.ParseFromString(summary)
     else:
         proto.CopyFrom(summary)
-    # As in `FileWriter.add_summary`, a tag's metadata is written once.
+    # Write a tag's metadata once, as `FileWriter.add_summary` does.
     for value in proto.value:
         if value.HasField("metadata"):
             if value.tag in seen_tags:
@@ -133,7 +133,8 @@ def flush_summaries(writer: Any) -> None:
 _open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 _of_parent: weakref.WeakSet[Any] = weakref.WeakSet()
 _reopened = count(1)
-_lock = threading.RLock()  # Reentrant: garbage collection may close a session while this thread holds the lock.
+# The lock is reentrant, because garbage collection may close a session while this thread holds the lock.
+_lock = threading.RLock()
 
 
 class ClosedEventFile:
@@ -233,7 +234,7 @@ def _close_file(writer: Any) -> bool:
     event_writer = writer.event_writer
     if type(event_writer) is not event_file_writer.EventFileWriter or writer._closed:
         return False
-    # Before the file is closed, because another thread's event must go to the next file.
+    # Replace the writer before the file is closed, because another thread's event must go to the next file.
     writer.event_writer = ClosedEventFile(writer, event_writer)
     event_writer.close()
     return True

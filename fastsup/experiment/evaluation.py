@@ -234,7 +234,7 @@ class Evaluation:
         )
 
     def _evaluate_and_export(self, input_fn: Any, name: str, export: bool, path: Any) -> Any:
-        # Not None, which stands for the first call to the predicate.
+        # Don't pass on None, which stands for the first call to the predicate.
         eval_result = self._call_evaluate(input_fn=input_fn, name=name, checkpoint_path=path) or {}
         if export:
             self._export(eval_result, checkpoint_path=path)

@@ -24,7 +24,7 @@ def output_key(request: Any) -> Any:
     try:
         hash(request)
     except TypeError:
-        # A tensor under TensorFlow 2 behavior.
+        # A tensor has no hash under TensorFlow 2 behavior.
         return request.name
     return request
 
@@ -104,7 +104,7 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
                 run_context.request_stop()
         for monitor in self._monitors:
             monitor.post_step(self._last_step, run_context.session)
-        # A separate run, because the step's own run may read the step before or after its increment.
+        # Read the step in a separate run, because the step's own run may read it before or after its increment.
         self._last_step = run_context.session.run(self._global_step_tensor) + 1
 
     def end(self, session: Any) -> None:

@@ -246,7 +246,7 @@ class Training:
                 "Could not start server; be sure to specify cluster_spec, task_type, master, and task in RunConfig or "
                 "set the TF_CONFIG environment variable."
             )
-        if hasattr(config, "tf_config"):  # An older configuration.
+        if hasattr(config, "tf_config"):  # This is an older configuration.
             return start_server(config, config.tf_config)
         return start_std_server(config)
 

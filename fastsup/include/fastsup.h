@@ -28,37 +28,40 @@ typedef struct {
     int abi_revision;
     const char *package_version;
 
-    /* From any thread, with or without the GIL. */
+    /* These functions may be called from any thread, with or without the GIL. */
 
-    /* Seconds since the epoch. */
+    /* Returns the seconds since the epoch. */
     double (*clock)(void);
     /* Ends the loop after the current step. */
     void (*request_stop)(const fs_loop *loop);
 
-    /* From a step function or a hook of this loop, with or without the GIL. Sets the text of the RuntimeError that ends
-     * the loop, and returns -1, which the function must return: `return fastsup->fail(loop, "...")`. After FS_GO_ON the
-     * loop goes on without an error, and after FS_STOP it ends without one. 255 bytes of the text are kept. If a Python
-     * exception is set, the loop raises that one instead. */
+    /* Call this in a step function or a hook of this loop, with or without the GIL. Sets the text of the RuntimeError
+     * that ends the loop, and returns -1, which the function must return: `return fastsup->fail(loop, "...")`. If the
+     * function returns FS_GO_ON instead, the loop continues without an error; after FS_STOP it ends without one. The
+     * loop keeps 255 bytes of the text. If a Python exception is set, the loop raises that exception instead. */
     int (*fail)(const fs_loop *loop, const char *message);
 
-    /* With the GIL. A function that returns an object returns a new reference, or NULL with an exception set. The hook
-     * or loop keeps `owner` alive, an object or NULL: pass the object that the context belongs to. */
+    /* These functions require the GIL. If they return an object, it is a new reference, or NULL with an exception set.
+     * The hook or loop keeps `owner` alive, an object or NULL: pass the object that the context belongs to. */
 
-    /* Makes a hook for any StepLoop, whether made in C or in Python. `schedule`: NULL means after every step. */
+    /* Creates a hook for any StepLoop, whether created in C or in Python. If `schedule` is NULL, the hook is due after
+     * every step. */
     PyObject *(*hook_new)(fs_hook_fn function, void *context, const fs_schedule *schedule, PyObject *owner);
-    /* Makes a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. max_steps: the global step at
-     * which the loop ends, below 0 for no limit; for a number of steps, pass initial_step plus that number. */
+    /* Creates a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. `max_steps`: the global step
+     * at which the loop ends, or a negative number for no limit. To run a number of steps, pass initial_step plus that
+     * number. */
     PyObject *(*loop_new)(fs_step_fn step, void *context, PyObject *hooks, int64_t max_steps, int64_t initial_step,
                           PyObject *owner);
-    /* Runs the loop to its end. Returns 0, or -1 with an exception set: a later call then goes on after the last step
-     * that was counted. */
+    /* Runs the loop to its end. Returns 0, or -1 with an exception set. After an exception, another call continues
+     * after the last counted step. */
     int (*loop_run)(PyObject *loop);
-    /* The state of a StepLoop, which lives as long as the loop. For any other object, NULL with an exception set. */
+    /* Returns the state of a StepLoop, which lives as long as the loop. For any other object, returns NULL with an
+     * exception set. */
     const fs_loop *(*loop_state)(PyObject *loop);
 } fs_api;
 
-/* Returns the functions of the installed fastsup. If the versions don't fit, returns NULL with an ImportError set that
- * names both. */
+/* Returns the functions of the installed fastsup. If the versions don't match, returns NULL with an ImportError set
+ * that names both versions. */
 static inline const fs_api *fastsup_import(void) {
     const fs_api *api = (const fs_api *)PyCapsule_Import(FASTSUP_CAPSULE_NAME, 0);
     if (api == NULL) return NULL;

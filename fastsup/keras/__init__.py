@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Its error names the missing extra if TensorFlow isn't installed.
+# If TensorFlow isn't installed, the error of this import names the missing extra.
 import fastsup.runtime as _runtime  # noqa: F401
 
 try:

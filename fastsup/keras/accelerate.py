@@ -30,15 +30,15 @@ from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "accelerate_model", "acceleration_of"]
 
-# TensorFlow's own, outside of any scope. (`get_strategy` returns the strategy of the scope.)
+# TensorFlow's default strategy, which applies outside of any scope. (`get_strategy` returns the strategy of the scope.)
 _NO_STRATEGY = type(distribute_lib._get_default_strategy())
-# Strategies in one process, without collective operations on several devices.
+# Strategies that run in one process, without collective operations on several devices.
 _STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
-# Profilers also read this.
+# Profilers also read the following reason.
 #: Why a function that is lifted as a whole runs no steps ahead.
 NOT_KERAS = "the function wasn't created by Keras, or Keras is older than 3.7"
-# A profiler also reads it.
+# Profilers also read the following attribute.
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
@@ -91,7 +91,7 @@ class Acceleration:
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
-        #: Why a kind of function isn't accelerated.
+        #: For each kind of function that isn't accelerated, the reason.
         self.why_not_lifted: dict[str, str] = {}
 
     def install(self) -> None:
@@ -104,13 +104,13 @@ class Acceleration:
                 make = make.original
             made = _MakeLifted(self, kind, model, make)
             object.__setattr__(model, name, made)
-            # A running call may be taking the function from the model for each batch.
+            # A running call may be reading the function from the model for each batch.
             if getattr(model, f"{kind}_function") is not None:
                 made(force=True)
         for name in ("fit", "evaluate", "predict"):
             method = original_of(getattr(model, name))
             if not isinstance(method, MethodType) or _plain(method.__func__) is not _plain(getattr(keras.Model, name)):
-                continue  # The program's own method, which may add callbacks and change arguments.
+                continue  # This is the program's own method, which may add callbacks and change arguments.
             replaced = replaced_method(method, name, self)
             object.__setattr__(model, name, replaced)
         replace_metrics_methods(model, self)

@@ -29,7 +29,7 @@ _READ_LOGS = (
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.TensorBoard,
 )
-# Batch methods of these save the model after each `save_freq` batches, unless they save at the end of epochs.
+# Batch methods of these callbacks save the model after each `save_freq` batches, unless they save at the end of epochs.
 _SAVE = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 # Keras's count of the batches since the last save.
 _COUNT = "_batches_seen_since_last_saving"
@@ -51,7 +51,7 @@ class CallInTurn(KerasCallback):
       dropped: the interrupt that may have been dropped.
     """
 
-    #: Excluded from profiles, because it takes almost no time.
+    #: With an empty name, the callback is excluded from profiles, because it takes almost no time.
     profile_name = ""
 
     def __init__(self, dropped: DroppedInterrupt) -> None:
@@ -79,7 +79,7 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
     """
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return list(callbacks.callbacks)
-    # As Keras does. It reports a member that isn't a callback.
+    # Flatten the structure as Keras does. Keras reports a member that isn't a callback.
     return list(_tree.flatten(callbacks)) if callbacks else []
 
 
@@ -92,7 +92,7 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
     """
     names = [f"on_{kind}_batch_begin", f"on_{kind}_batch_end"]
     names += ["on_batch_begin", "on_batch_end"] if kind == "train" else []
-    # Keras refuses an object without these methods.
+    # An object may lack these methods. Keras then refuses it.
     return [name for name in names if not hasattr(getattr(callback, name, _NO_METHOD), "_is_default")]
 
 
@@ -104,7 +104,7 @@ def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
       kind: "train", "test" or "predict".
     """
     for callback in callbacks:
-        # TensorBoard can measure the time of each batch.
+        # With this setting, TensorBoard measures the time of each batch.
         if type(callback) in _READ_LOGS and not getattr(callback, "write_steps_per_second", False):
             continue
         if type(callback) in _SAVE and (callback.save_freq == "epoch" or hasattr(callback, _COUNT)):

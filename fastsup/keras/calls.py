@@ -27,10 +27,10 @@ except ImportError:  # In this Keras release, array adapters are different, so K
 
 __all__ = ["is_replaced", "original_of", "replaced_method"]
 
-# Keras's default.
+# Keras's default batch size.
 _BATCH_SIZE = 32
 _ARRAYS = ("x", "y", "sample_weight")
-# For each method, the kind of the steps that it runs, and the argument with the steps of an epoch.
+# For each method, the kind of steps that it runs, and the argument with the number of steps in an epoch.
 _KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "predict": ("predict", "steps")}
 
 
@@ -64,7 +64,7 @@ def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
         bound.apply_defaults()
         given = bound.arguments
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
-            return call(*args, **kwargs)  # The validation of a `fit`, which already replaced its input.
+            return call(*args, **kwargs)  # This is the validation of a `fit`, which already replaced its input.
         replaced = [] if _inputs is None else _replace_inputs(method.__self__, name, given, acceleration)
         dropped = DroppedInterrupt()
         _call_in_turn(given, dropped)
@@ -94,7 +94,7 @@ def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwa
     if not 0 < len(x) <= size or not model.built:
         return None
     if hasattr(keras.Model.predict, RECORDS_METHOD):
-        return None  # A profiler records it.
+        return None  # A profiler records the call.
     function = acceleration.make_function("predict")
     if function is None or not isinstance(function.lifted, LiftedPredictFunction):
         return None
@@ -103,7 +103,7 @@ def _predict_one_batch(model: Any, acceleration: Any, args: tuple[Any, ...], kwa
     ):  # Keras's models track each attribute assignment, which takes longer than a step.
         model.stop_predicting = False
     outputs = function.lifted.on_data(x.astype(keras.config.floatx()))
-    # New arrays for the caller, as in Keras.
+    # Return new arrays to the caller, as Keras does.
     if isinstance(outputs, tf.Tensor):
         return np.array(outputs)
     return keras.tree.map_structure(np.array, outputs)

@@ -20,7 +20,7 @@ from fastsup.keras.model_function import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
 
-# For more rows than this, the order isn't kept for later calls.
+# Maximum number of rows whose order is kept for later calls.
 _MOST_ROWS_KEPT = 1 << 15
 
 __all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
@@ -98,7 +98,7 @@ class LoopInput(_Adapter):
       **given: the arguments of Keras's `EpochIterator`.
     """
 
-    #: Makes a profiler replace `dataset`.
+    #: This attribute makes a profiler replace `dataset`.
     has_own_dataset = True
 
     def __init__(self, call: Call, acceleration: Any, **given: Any) -> None:
@@ -113,8 +113,7 @@ class LoopInput(_Adapter):
     def adapter(self) -> Any:
         """Keras's adapter, created when Keras requests the number of batches. It raises Keras's errors and warnings."""
         given, self._given = self._given, {}
-        # Not `get_data_adapter`, because its warnings name the calling module, which a program's warning filter may
-        # use.
+        # Don't use `get_data_adapter`. Its warnings name the calling module, which a program's warning filter may use.
         return EpochIterator(**given).data_adapter
 
     def get_tf_dataset(self) -> Any:
@@ -205,7 +204,8 @@ class _ArrayEpochs:
         try:
             return cls(map_structure(_own_array, inputs, given), adapter._batch_size, adapter._shuffle)
         except (TypeError, ValueError):
-            return None  # No rows, or a batch size that isn't an integer. Keras accepts these or reports the mistake.
+            # There are no rows, or the batch size isn't an integer. Keras accepts these or reports the mistake.
+            return None
 
     def open_epoch(self) -> ArrayBlocks:
         """Draws the order of an epoch, and returns the source of its batches."""

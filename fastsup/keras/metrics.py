@@ -17,7 +17,7 @@ from fastsup.eager.function import lifted_function, tf_function
 
 __all__ = ["replace_metrics_methods"]
 
-# How long Keras's own method runs in all before it is lifted, in seconds: about as long as tracing and lifting takes.
+# Seconds that Keras's own method runs in total before it is lifted: about as long as tracing and lifting takes.
 _WORTH_SECS = 0.05
 
 
@@ -47,7 +47,7 @@ class _LiftedMethod:
         self._acceleration = acceleration
         self._secs = 0.0
         self._function: Any = None
-        # What the function is for: each metric with its variables.
+        # The metrics for which the function was created, each with its variables.
         self._state: list[Any] = []
 
     def __call__(self) -> Any:

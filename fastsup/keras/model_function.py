@@ -131,7 +131,7 @@ class ModelFunction:
         """Runs a step, and perhaps more steps. Has the signature of Keras's function."""
         epoch = iterator
         if self.kind == "predict":
-            # A list of one batch, or its placeholder.
+            # For predict, the argument is a list of one batch, or of the batch's placeholder.
             epoch = iterator[0] if isinstance(iterator, list) and len(iterator) == 1 else None
             epoch = epoch.epoch if isinstance(epoch, NextBatch) else None
         if isinstance(epoch, Epoch):
@@ -155,8 +155,8 @@ class ModelFunction:
         def make() -> FusedFunction:
             function, traced_as = on_data.original, step.blocks.spec if takes_batch else spec
             if self.kind == "predict":
-                # The outputs have as many rows as the batch. After other batches, Keras's function would lose this
-                # fact.
+                # The outputs have as many rows as the batch. After batches of other sizes, Keras's function would lose
+                # this fact.
                 function = tf_function(function.python_function, jit_compile=True)
                 traced_as = step.blocks.spec
             return FusedFunction(function, (), {}, (step.blocks.spec,), self._name, (traced_as,))

@@ -58,7 +58,7 @@ class ProfilerCallback(KerasCallback):
             self.profiler.print_table(sys.stdout)
 
     def __deepcopy__(self, memo: Any = None) -> ProfilerCallback:
-        # They share the profiler, because tuners copy callbacks.
+        # Copies share the profiler, because tuners copy callbacks.
         return ProfilerCallback(self.profiler, self.verbose)
 
     __copy__ = __deepcopy__

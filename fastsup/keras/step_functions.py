@@ -48,7 +48,7 @@ class LiftedStepFunction:
         takes_batch: bool = False,
     ) -> None:
         self.original = original
-        #: The argument.
+        #: Whether the function takes one batch instead of an iterator.
         self.takes_batch: bool = takes_batch
 
         def one_step(iterator: Any) -> Any:
@@ -62,13 +62,14 @@ class LiftedStepFunction:
         self._is_one_step = steps_per_execution == 1 and not takes_batch
         self._steps_per_execution = steps_per_execution
         on_iterators = one_step if self._is_one_step else steps
-        #: The lifted functions of an iterator and of one batch.
+        #: The lifted function that takes an iterator, and the one that takes a batch.
         self.on_iterator: Function = _lifted(_traced(on_iterators), name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
         self._name, self._options = name, options
         #: The lifted traces of `on_data` that epochs run, by trace.
         self.traces: dict[Any, Function] = {}
-        # What the last trace was found for, and its function. Replaced together: there may be several threads.
+        # The spec for which the last trace was found, and the trace's function. They are replaced together, because
+        # there may be several threads.
         self._found: tuple[Any, Function | None] = None, None
 
     def trace_of(self, spec: Any) -> Function:
@@ -80,7 +81,8 @@ class LiftedStepFunction:
         """
         if self.takes_batch:
             return self.on_data
-        # TensorFlow selects the trace by the spec, among those that it has. That takes longer than a small step.
+        # TensorFlow selects the trace by the spec, among the existing traces. The selection takes longer than a small
+        # step.
         traces = self.on_data.original.experimental_get_tracing_count()
         wanted = spec, traces, context.context().device_name
         found_for, function = self._found
@@ -135,7 +137,7 @@ class LiftedPredictFunction:
         def on_data(batch: Any) -> Any:
             return original.python_function([batch])
 
-        #: The lifted functions of a list of one batch and of one batch.
+        #: The lifted function that takes a list of one batch, and the one that takes a batch.
         self.on_list: Function = _lifted(original, name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
 

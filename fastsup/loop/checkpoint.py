@@ -48,7 +48,8 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     try:
         return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
     except ValueError:
-        # The error is about an argument, or about a state file without a checkpoint, which the constructor reads.
+        # The error is about an argument, or about a state file without a checkpoint. In an empty folder, the
+        # constructor raises only the error about an argument.
         with tempfile.TemporaryDirectory() as empty:
             manager = tf.train.CheckpointManager(checkpoint, empty, max_to_keep)
         manager._directory, manager._checkpoint_prefix = folder, os.path.join(folder, os.path.basename(manager._prefix))
@@ -286,7 +287,7 @@ def _check_older_form(status: Any, path: str) -> None:
 
     from fastsup.checkpoint.directory import is_object_based, open_checkpoint
 
-    # Other libraries have other attributes.
+    # A status of this class means that TensorFlow assumed the older format.
     if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):
         raise errors.UnavailableError(None, None, f"{path}.index could not be read, so nothing was restored from it.")
 

@@ -266,7 +266,7 @@ class CheckpointFolder:
             try:
                 os.rename(folder, path)
             except OSError as error:
-                # Another process just used the name.
+                # Another process has just used the name.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                     raise
             else:

@@ -443,7 +443,7 @@ class Checkpoints(PeriodicHook):
                 f"{path} doesn't match the program: {'; '.join(misfits)}. Does it belong to another program? Use "
                 "another directory, or pass a pair of functions that convert the saved state."
             )
-        # States that may still refuse their value come first.
+        # Set first the states that may still refuse their value.
         for state, value in sorted(values, key=lambda pair: pair[0].is_checked):
             state.set(value)
 

@@ -157,7 +157,7 @@ class SummaryHook(PeriodicHook):
         self._flush()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # The last summaries help to explain the error.
+        # Write the last summaries, which help to explain the error.
         self.end(loop)
 
 
@@ -200,10 +200,11 @@ class MeansHook(PeriodicHook):
         self._write, self._flush = _writing(writer)
         self._values = check_values(values)
         self._takes_result = values is None
-        # The results of single steps; and the sum and count of each number of steps that ran in one call.
+        # The results of steps that ran one by one. For steps that ran in one call: the sum and the count of each
+        # number.
         self._results: list[Any] = []
         self._sums: dict[str, tuple[float, int]] = {}
-        # The sums from a checkpoint, before the loop starts.
+        # The sums that a checkpoint restored before the loop started.
         self._restored: dict[str, tuple[float, int]] = {}
         self.means: dict[str, float] = {}
         self.steps_per_sec: float | None = None
@@ -268,7 +269,7 @@ class MeansHook(PeriodicHook):
         self._add(self._columns())
         self._results = []
         self.steps_per_sec = (loop.steps - self._steps_before) / max(steady() - self._time, 1e-9)
-        # If some steps have no number of a name, its mean covers the other steps.
+        # If some steps have no number with a certain name, the mean for this name covers the other steps.
         self.means = {name: total / count for name, (total, count) in self._sums.items()}
         for name, mean in self.means.items():
             self._write(f"mean/{name}", mean, loop.global_step)
@@ -281,7 +282,7 @@ class MeansHook(PeriodicHook):
 
     def _columns(self) -> dict[str, list[float]]:
         """Returns the numbers of the results, by name."""
-        # The most frequent case comes first and costs least.
+        # Check the most frequent case first, so that it costs least.
         if self._takes_result and all(type(result) is float for result in self._results):
             return {"loss": self._results}
         found: dict[str, list[float]] = {}
@@ -437,7 +438,7 @@ class MeasuringHook(PeriodicHook):
           loop: the `StepLoop`.
           metrics: the numbers, by name.
         """
-        # In one go: another thread may read it now.
+        # Replace the dictionary in one assignment, because another thread may be reading it.
         self._evaluation = {**self._evaluation, **{f"eval/{name}": number for name, number in metrics.items()}}
 
     def end(self, loop: Any) -> None:
@@ -451,7 +452,7 @@ class MeasuringHook(PeriodicHook):
 
     def _measure(self, loop: Any, running: int) -> None:
         time = steady()
-        # Never negative, even if another loop has used the hook, because counters only grow.
+        # Counters only grow, so the number of steps must not be negative, even if another loop has used the hook.
         steps, secs = max(loop.steps - self._last_steps, 0), time - self._last_time
         self._last_steps, self._last_time = loop.steps, time
         self._counts["steps"] += steps
@@ -463,7 +464,7 @@ class MeasuringHook(PeriodicHook):
             measured["last step timestamp"] = now()
         if steps or running:
             measured["steps per second"] = steps / max(secs, 1e-9)
-        # In one go: another thread may read it now.
+        # Replace the dictionary in one assignment, because another thread may be reading it.
         self._measured = measured
 
     def _read(self, result: Any) -> None:

@@ -43,7 +43,7 @@ class NanGuardHook(PeriodicHook):
         self._fail_on_nan = fail_on_nan
         self._reads = check_values(values)
         self._takes_result = values is None
-        #: Whether it has found NaN in this run of the loop.
+        #: Whether the hook has found NaN in this run of the loop.
         self.has_found: bool = False
         if type(self).act is not NanGuardHook.act:
             self.after_steps = None  # type: ignore[method-assign, assignment]
@@ -54,7 +54,7 @@ class NanGuardHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         result = loop.result
-        # The most frequent case comes first and costs least.
+        # Check the most frequent case first, so that it costs least.
         if type(result) is float and result == result:
             return
         numbers = named_numbers(self._reads(result))

@@ -84,7 +84,7 @@ class ProgressHook(PeriodicHook):
         self._display.close()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # Restores the terminal.
+        # Closing the display restores the terminal.
         if hasattr(self, "_display"):
             self._display.close()
 

@@ -95,7 +95,7 @@ def state_of(name: str, state: Any) -> SavedState:
         return _TensorFlowState(name, state)
     if _has_methods(state, "state_dict", "load_state_dict"):
         return _PairState(name, state.state_dict, state.load_state_dict)
-    if _has_methods(state, "getstate", "setstate"):  # The module `random` and its generators.
+    if _has_methods(state, "getstate", "setstate"):  # The module `random` and its generators have these methods.
         return _PairState(name, state.getstate, state.setstate)
     if _is_instance(state, "numpy", "random.Generator"):
         return _PairState(name, lambda: state.bit_generator.state, lambda saved: _set_bits(state, saved))
@@ -508,7 +508,7 @@ def _decode_node(tree: dict[str, Any], arrays: dict[str, Any], template: Any, pa
     return made
 
 
-# PyTorch tensors.
+# Functions for PyTorch tensors.
 
 
 def _has_tensors(value: Any) -> bool:

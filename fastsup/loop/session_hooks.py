@@ -143,7 +143,7 @@ class SessionHooks(Hook):
                 hook.begin()
             initializers = tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
             graph.finalize()
-            # Run inline, because the operations take less time than starting a pool thread.
+            # Run operations inline, because they take less time than starting a pool thread.
             self._session = Session(graph=graph, executor="inline")
             self._run = self._session.run
             self._session.run = self._run_with_results

@@ -79,7 +79,7 @@ class StepLoop(fastsup.core.StepLoop):
         hooks = with_session_hooks(hooks, step)
         #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
         self.batches: Any = getattr(step, "batches", None)
-        # Used by the steps of `fastsup.steps`, so that this module imports neither them nor TensorFlow.
+        # The steps of `fastsup.steps` use this, so that this module imports neither them nor TensorFlow.
         self._why_single = "the step runs one step per call"
         if hasattr(type(step), "fuse_steps"):
             fusable: Any = step

@@ -72,7 +72,7 @@ class _LinesWriter:
     def _write(self, text: str) -> None:
         data = text.encode()
         with naming(self.path):
-            # On a full disk, a part may be written. The next attempt raises the error.
+            # On a full disk, only a part of the data may be written. The next attempt raises the error.
             while data:
                 data = data[self._file.write(data) :]
 

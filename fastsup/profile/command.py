@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         end_line = _INTERRUPTED
         raise
     finally:
-        # Also after an exit or a signal, but not in a child process that the script forked.
+        # Write the files also after an exit or a signal, but not in a child process that the script forked.
         if os.getpid() == process:
             if summaries is not None:
                 failed = not summaries.finish()
@@ -197,7 +197,7 @@ class _SummaryThread(threading.Thread):
     """
 
     def __init__(self, profiler: HookProfiler, directory: str) -> None:
-        # A daemon thread, because the command waits for the script's threads, and then ends this one.
+        # The thread is a daemon, because the command waits for the script's threads before it ends this one.
         super().__init__(name="fastsup-profile-summaries", daemon=True)
         self._profiler, self._directory = profiler, directory
         self._ended = threading.Event()

@@ -16,7 +16,7 @@ from fastsup.profile.table import WIDTH, Line
 
 __all__ = ["compare", "load"]
 
-# Rows with a relative difference below these are skipped, because it may be noise.
+# Rows with a smaller relative difference are skipped, because the difference may be noise.
 _SAME = 0.05
 _SMALL = 0.005
 _SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
@@ -37,7 +37,7 @@ _PROFILE: dict[str, Any] = {
     "head?": {"script?": str, "arguments?": [str], "date?": str, "versions?": {"fastsup?": str}},
 }
 
-# Session, owner, phase, detail.
+# The key of a row: its session, owner, phase and detail.
 _Key = tuple[str, str, str, str]
 
 

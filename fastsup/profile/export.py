@@ -14,7 +14,7 @@ from fastsup.profile.report import Report, Row
 
 __all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json"]
 
-# Incremented when a field is removed or changes its meaning, but not when one is added.
+# The version is incremented when a field is removed or changes its meaning, but not when one is added.
 # 2: one owner and phase may have several rows, which differ in `session` or `detail`.
 # 3: `thread`, instead of `owner`, shows a callback's work in its own thread.
 SCHEMA = 3

@@ -9,7 +9,7 @@ from fastsup.profile.numbers import duration
 
 __all__ = ["Histogram", "as_lines"]
 
-# Eighths of a line's height.
+# Bars with heights in eighths of a line.
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 

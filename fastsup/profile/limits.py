@@ -12,7 +12,7 @@ from fastsup.profile.report import Report
 
 __all__ = ["ALL_HOOKS", "Limit", "broken", "hook_names", "limit_of", "unknown"]
 
-# The name for all hooks and callbacks together.
+# The name that stands for all hooks and callbacks together.
 ALL_HOOKS = "hooks"
 _ALL = (ALL_HOOKS, "callbacks")
 _LIMIT = re.compile(r"(.*\S)\s+([0-9]+(?:\.[0-9]+)?)\s*%")

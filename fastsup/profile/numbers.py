@@ -206,7 +206,7 @@ def names_of(recorded: list[dict[str, Any]]) -> list[str]:
     return names
 
 
-# The threads of rows.
+# The values of a row's `thread`.
 LOOP, CALLBACKS = "loop", "callbacks"
 
 

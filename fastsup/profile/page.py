@@ -24,7 +24,7 @@ from fastsup.profile.table import as_text
 
 __all__ = ["as_html", "as_html_part"]
 
-_COLUMNS = 60  # Columns of the histogram.
+_COLUMNS = 60  # Number of columns in the histogram.
 # The colors of the phases in most programs with sessions. Other phases get the next of the remaining colors, in order.
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2", "listener": "#54a24b",
@@ -37,7 +37,7 @@ _OTHERS = (
 )  # fmt: skip
 _SLOW_STEPS = 8
 
-# Styles for the page only, and for the page and the notebook.
+# The styles for the page only, and the styles for both the page and the notebook.
 _PAGE_STYLE = """
 body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
@@ -132,7 +132,7 @@ def _colours(report: Report) -> dict[str, str]:
 def _more_colours() -> Iterator[str]:
     """Yields colors without end, each different from earlier ones, for programs with many phases."""
     for number in itertools.count():
-        # The golden angle spreads any number of hues.
+        # Steps of the golden angle spread any number of hues.
         yield f"hsl({number * 137.508 % 360:.1f} {(65, 35)[number % 2]}% {(38, 60, 50)[number % 3]}%)"
 
 
@@ -153,7 +153,7 @@ def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.3f}%"
 
 
-# A name, its nanoseconds, and its phases with their nanoseconds.
+# The name of a bar, its nanoseconds, and its phases with their nanoseconds.
 _Bar = tuple[str, int, list[tuple[str, int]]]
 
 

@@ -33,7 +33,7 @@ __all__ = ["HookProfiler", "tensorflow_call_ns"]
 
 _CALLS = 100
 _BEFORE = 30
-# The result, measured once per process.
+# The result of tensorflow_call_ns, which is measured once per process.
 _measured: list[float] = []
 
 
@@ -100,12 +100,12 @@ class HookProfiler(Recorder):
                 "step_markers require TensorFlow's profiler, which isn't installed: pip install 'fastsup[cpu]'."
             )
         super().__init__(skip_steps, step_markers, clock)
-        # Set by the command that runs the program.
+        # The command that runs the program sets this.
         self.program: Program | None = None
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
         self._libraries = LibraryWatch()
-        # By the id of a `fastsup.function`: the probe of its calls.
+        # The probe of the calls to each `fastsup.function`, by the function's id.
         self._function_probes: dict[int, FunctionProbe] = {}
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:

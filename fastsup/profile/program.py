@@ -14,12 +14,12 @@ from fastsup.profile.recording.phases import Timeline
 
 __all__ = ["Program"]
 
-# Python's import function. The standard library doesn't document this module.
+# The module with Python's import function, which the standard library doesn't document.
 _bootstrap: Any = import_module("importlib._bootstrap")
 
 _MOST_SESSIONS = _MOST_FUNCTIONS = 100
 _TF_SESSION = "tensorflow.python.client.session"
-# TensorFlow's counter of new sessions, in that module.
+# TensorFlow's counter of new sessions, in the session module.
 _COUNTER = "_python_session_create_counter"
 
 

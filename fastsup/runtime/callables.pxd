@@ -41,7 +41,7 @@ cdef class CompiledCallable:
     cdef object handle
     cdef SessionLifetime lifetime
     cdef object function
-    # The buffer for a run's unwanted metadata; and whether no run is using it.
+    # The buffer for metadata that a run's caller doesn't request, and whether no run is using the buffer.
     cdef object metadata
     cdef TF_Buffer* metadata_seen
     cdef bint metadata_is_free

@@ -22,7 +22,7 @@ _MOST_NAMES = 8
 # Maximum seconds that a session spends on finding the operations of its errors.
 _MOST_SEARCH_SECS = 10.0
 
-# The error message for a graph that it can't run at all.
+# The single-threaded executor's message for a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
 _REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" chooses one that can.)'
 
@@ -99,8 +99,9 @@ def with_remedy(error: Any) -> Any:
 
 
 # No operation with an effect runs a second time. Operations that only compute and read are evaluated again, in creation
-# order. The first one that fails with the same text is the one. Values computed from an operation with an effect (an
-# iterator, a random number) can't be evaluated again, and neither can reads of a variable that the step has changed.
+# order. The first one that fails with the same text is the source of the error. Values computed from an operation with
+# an effect (an iterator, a random number) can't be evaluated again, and neither can reads of a variable that the step
+# has changed.
 
 # Runs operations with feeds and discards their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
@@ -199,7 +200,7 @@ def _first_to_fail_again(
         op = candidates[failing - 1]
         if evaluate([op], feeds) == message:
             return op
-        # It fails now, but didn't fail then. Operations that depend on it can't be evaluated.
+        # This operation fails now, but didn't fail then. Operations that depend on it can't be evaluated.
         candidates = [other for other in candidates if op not in upstream_operations([other], feeds)]
     return None
 

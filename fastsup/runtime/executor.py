@@ -58,7 +58,8 @@ _BLOCKING = frozenset(
     }
 )  # fmt: skip
 _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "Recv")
-# These wait without a thread in TensorFlow's ordinary executor, but block one in the single-threaded executor.
+# Operations that wait without a thread in TensorFlow's ordinary executor, but block one in the single-threaded
+# executor.
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
@@ -149,8 +150,8 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
         return False
     if not types.isdisjoint(_LOW_LEVEL_CONTROL_FLOW | _BLOCKING):
         return False
-    # There, conditionals and loops run as function calls, which cost more than the saved thread switches. The
-    # conditional that every graph with a global step has rarely runs.
+    # In the single-threaded executor, conditionals and loops run as function calls, which cost more than the saved
+    # thread switches. The conditional that every graph with a global step has rarely runs.
     if not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
         guarded_read = training_util._get_global_step_read(graph)
         beside_steps = set() if guarded_read is None else upstream_operations([guarded_read])
@@ -225,7 +226,8 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
     )
-    # A strategy's variable has one for each device. Its own initializer is created again each time it is read.
+    # A strategy's variable has one initializer for each device. The variable's own initializer is created again each
+    # time it is read.
     parts = [part for variable in variables for part in getattr(variable, "_values", (variable,))]
     once = {getattr(part, "initializer", None) for part in parts}
     beside_steps: set[ops.Operation] = set()

@@ -154,7 +154,7 @@ ELEMENT_TYPES = frozenset(
         getattr(ops, "SymbolicTensor", tensor.Tensor),
         ref_variable.RefVariable,
         resource_variable_ops.ResourceVariable,
-        # The result of assign() and assign_add(). A fetch reads the variable after the assignment.
+        # The class of the result of assign() and assign_add(). A fetch reads the variable after the assignment.
         getattr(resource_variable_ops, "_UnreadVariable", resource_variable_ops.ResourceVariable),
         sparse_tensor.SparseTensor,
         indexed_slices.IndexedSlices,

@@ -17,7 +17,8 @@ cdef class FeedSlot:
     cdef tuple dims
     cdef bint exact_shape
     cdef double largest_int
-    # If shapes may differ: the largest number of rows that counts as the same step; and whether more were fed.
+    # The largest number of rows that counts as the same step, and whether more rows were fed. Used only if shapes may
+    # differ.
     cdef Py_ssize_t rows_tried
     cdef bint has_grown
 
@@ -29,7 +30,7 @@ cdef class FeedSlot:
 cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds
-    # The same slots in the order of the last feed dictionary, and by the feed's entry in the plan's key.
+    # The feed slots in the order of the last feed dictionary, and by the feed's entry in the plan's key.
     cdef readonly tuple feed_order
     cdef dict slots_by_key
     # Whether the result contains fed values.
@@ -119,7 +120,7 @@ cdef class PlanFinder:
     cdef PlanCache cache
     cdef SessionLifetime lifetime
     cdef object maker
-    # Numbers of look-ups of compiled combinations, and of other look-ups.
+    # Number of look-ups of compiled combinations, and number of other look-ups.
     cdef uint64_t hits
     cdef uint64_t misses
 

@@ -252,7 +252,7 @@ STALE_ROUNDS = 16
 PLAN_BYTES = 4 << 10
 
 cdef Py_ssize_t PLANS_SHARE = 2
-# This many callables are kept regardless of their memory. A training loop rarely alternates between more sets of
+# Number of callables that are kept regardless of their memory. A training loop rarely alternates between more sets of
 # fetches.
 cdef Py_ssize_t FEWEST_CALLABLES = 4
 

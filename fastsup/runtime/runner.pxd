@@ -8,12 +8,12 @@ from fastsup.runtime.plans cimport Plan, PlanCache, PlanFinder
 
 @final
 cdef class StepGate:
-    # Number of current steps, and of steps that wait for the gate to open.
+    # Number of current steps, and number of steps that wait for the gate to open.
     cdef readonly Py_ssize_t running
     cdef Py_ssize_t held_back
     # Number of finished steps, successful or not. While it doesn't change, no variable was written.
     cdef readonly uint64_t passed
-    # Whether a save is running, or waiting for the steps to end.
+    # Whether a save is running, or waits for the steps to end.
     cdef readonly bint closed
     cdef object closed_by
     # Wakes up threads that wait for a change of the fields above.

@@ -83,7 +83,8 @@ cdef class StepGate:
 
     def __exit__(self, *error):
         self.depth -= 1
-        # A signal handler may raise in the middle of this. No other thread could then release the waiting threads.
+        # A signal handler may raise while this method runs. Without the finally block, the waiting threads would then
+        # wait forever.
         try:
             if self.depth == 0:
                 self._open()
@@ -530,7 +531,7 @@ cdef class StepCount:
         if self.element_read is None or not session.lifetime.open:
             return None
         if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
-            # Another thread or the look-up itself may drop the plans. The plan is then looked up again next time.
+            # Another thread or the look-up itself may drop the plans. The next call then looks the plan up again.
             plans = session.cache.plans
             self.plan = session.find_plan(self.element_read, None)
             self.plans_seen = plans

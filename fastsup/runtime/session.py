@@ -103,7 +103,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
       tf.errors.OpError: If TensorFlow couldn't create the session.
     """
 
-    # An attribute, because at exit a session may be deleted after this module's names.
+    # This is an attribute, because at exit a session may be deleted after this module's names.
     _completed_before_exit = no_interpreter_exit
     # Attributes that __del__ reads, even if the session couldn't be created.
     _session: Any = None
@@ -165,7 +165,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._close()
 
     def _close(self) -> None:
-        # The names of all modules may be gone, and no new thread starts. The session's resources are freed with it.
+        # When Python ends, the names of all modules may be gone, and no new thread starts. The session's resources are
+        # freed with the session.
         if self._python_ends():
             if self.lifetime is not None:
                 self.lifetime.open = False
@@ -189,7 +190,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         close = partial(pywrap_tf_session.TF_CloseSession, self._session)
         if self._target:
             if not close_remote(close, os.fsdecode(self._target)):
-                # The runtime still uses it, so nothing may delete it.
+                # The runtime still uses the session, so nothing may delete it.
                 self._session = None
         else:
             close()
@@ -284,7 +285,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             try:
                 return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
             except errors.OpError as error:
-                # The error that the runtime raised, before TensorFlow has composed the text.
+                # Use the error that the runtime raised, before TensorFlow has composed the text.
                 failed = error.__context__ if isinstance(error.__context__, errors.OpError) else error
             self._raise_as_run_does(failed, elements, feeds)
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
@@ -356,7 +357,7 @@ def _skip_destructors() -> None:
     """Ends the process with its exit code before the runtime's destructors make the closes return."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "on_exit"):  # Only glibc has it.
-        # Its handlers get the exit code as the first argument, which is the argument of `_exit`.
+        # Handlers of `on_exit` get the exit code as the first argument, which is the argument of `_exit`.
         libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 

@@ -22,8 +22,8 @@ _LIGHTNESS_RUNS = 3
 _CLEARLY_HEAVY_SECS = 2e-3
 _MOST_LIGHTNESS_RUNS = 12
 # The executors alternate in blocks. The first runs of a block don't count, because an input pipeline that runs at the
-# same time needs a few runs to adapt. The slowest ones don't count either, because the machine did something else in
-# them.
+# same time needs a few runs to adapt. The slowest runs don't count either, because the machine did something else
+# during them.
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
@@ -39,13 +39,14 @@ _CONFIRMED = 1.5
 _POOL_IN_THE_LONG_RUN = 0.8
 # TensorFlow's own session takes at least this much longer per run, which limits the loss from a wrong choice.
 _SAVED_SECS = 50e-6
-# If both are equal, TensorFlow's own mode remains.
+# If both executors are equally fast, TensorFlow's own mode remains.
 _FASTER = 0.95
-# On a remote engine, both include the network call, so a faster step makes only a small difference.
+# On a remote engine, the times of both executors include the network call, so a faster step makes only a small
+# difference.
 _FASTER_REMOTELY = 0.98
 
-# A repeated trial may take this part of the runs' time before it. Each starts after twice as many runs as the previous
-# one.
+# A repeated trial may take this part of the time of the runs before it. Each trial starts after twice as many runs as
+# the previous trial.
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40
@@ -74,7 +75,7 @@ class Trial:
         chosen: Callable[[Trial], None],
         compile_secs: float,
     ) -> None:
-        # Never waited for. A run that finishes while another thread's run is recorded doesn't count.
+        # No thread waits for this lock. A run that finishes while another thread's run is recorded doesn't count.
         self._lock = threading.Lock()
         self._make_inline = make_inline
         self._remote = remote
@@ -221,7 +222,7 @@ class Trial:
             return
         self._secs[POOL], self._secs[INLINE] = median(pool), median(inline)
         limit = self._limit()
-        # Above 1 if the pool is the better choice, by how much.
+        # A ratio above 1 shows by how much the pool is the better choice.
         ratios = [of_inline / (limit * of_pool) for of_inline, of_pool in zip(inline, pool, strict=True)]
         votes = sum((ratio > _CLOSE) - (ratio < 1 / _CLOSE) for ratio in ratios)
         if self._looks and len(ratios) == 1:

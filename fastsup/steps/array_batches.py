@@ -88,7 +88,7 @@ class ArrayBatches(_State):
         self._epochs = None if epochs is None else _positive("epochs", epochs)
         self._arrays: list[NDArray[Any]] = [_contiguous(leaf) for leaf in nest.flatten(arrays)]
         self._packed = _packer(arrays)
-        # None for arrays of objects, or without a number of rows.
+        # The arrays as bytes. An entry is None for an array of objects, or for an array without any bytes.
         self._as_bytes = [
             None if array.dtype.hasobject or not array.nbytes else _bytes_of(array) for array in self._arrays
         ]

@@ -98,7 +98,8 @@ class ArrayBlocks:
         specs = tf.nest.flatten(self.spec)
         self.size: int = batches_in_block(specs)
         self._filled, self._spare = Buffers(specs, self.size), Buffers(specs, self.size)
-        # For the block in `_filled`: the seed of its order, the number of its first batch, and its number of batches.
+        # The seed of the order of the block in `_filled`, the number of the block's first batch, and its number of
+        # batches.
         self._key: Any = None
         self._first, self._count = 0, 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastsup-batches")
@@ -335,7 +336,7 @@ class IteratorBlocks:
         except BaseException as error:
             if not self._count:
                 raise
-            self._error = error  # Ctrl-C: the steps of the taken batches run first.
+            self._error = error  # After a Ctrl-C, the steps of the taken batches run first.
 
     def _peek_fits(self) -> bool:
         """Returns True if there is a next element, with the same shape as those in blocks."""

@@ -29,7 +29,7 @@ from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, r
 
 __all__ = ["MOST_STEPS", "FusedStep", "fused_step", "fusion_state_of", "without_instance"]
 
-# Both ways alternate in blocks of this many seconds, with at least one call.
+# A trial alternates the two ways in blocks of this many seconds, with at least one call per block.
 _BLOCK_SECS = 0.01
 # Number of pairs of blocks (one of each way) that a trial measures.
 _PAIRS = 5
@@ -173,12 +173,12 @@ class _Same:
         return id(self._value)
 
 
-# Duration of single steps, in seconds, after which the way is chosen again.
+# Seconds of single steps after which the choice between single and fused steps is made again.
 _SINGLE_SECS = 1e-3
 # Maximum growth of the number of steps from call to call, while the time of a step is uncertain.
 _GROWTH = 4
 MOST_STEPS = 1 << 30
-# Minimum seconds to assume for compiling. It isn't worthwhile for steps that take less in total.
+# Minimum seconds to assume for compiling. Compiling isn't worthwhile for steps that take less in total.
 _FEWEST_SECS = 1.0
 # Maximum number of batch shapes for which a function's loop is compiled. Steps with other shapes run on their own.
 _MOST_SHAPES = 8
@@ -187,7 +187,7 @@ _MOST_ODD = 8
 # Errors if XLA can't compile a loop, or TensorFlow can't trace it.
 _FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError)
 
-# The number of steps, the last result, and all results or None.
+# The number of completed steps, their last result, and all their results or None.
 _Steps = tuple[int, Any, Any]
 
 
@@ -234,7 +234,7 @@ class FusedStep:
         self._shapes: Any = None
         # Completed steps that weren't returned yet, because their results differ in shape from earlier ones.
         self._kept: list[_Steps] = []
-        # The error of a step. The loop first counts the steps before it.
+        # The error of a step. The loop first counts the steps before that step.
         self._error: BaseException | None = None
         # Number of steps since the last fused call that had to run on their own because of their batches' shapes.
         self._odd = 0
@@ -362,7 +362,7 @@ class FusedStep:
         except BaseException as error:
             if not made:
                 raise
-            self._error = error  # The loop counts the steps before it, and then calls for the next one.
+            self._error = error  # The loop counts the steps before the error, and then calls again.
         taken = perf_counter() - started
         if tf_abi.is_testing():
             return made, result, None  # TensorFlow ran these steps, and fastsup will run the later ones.
@@ -471,7 +471,7 @@ class FusedStep:
         fusion, blocks = self.fusion, self.blocks
         secs = fusion.seconds[FUSED]
         if blocks is not None:
-            blocks.taken(steps)  # Before the call. After it, a Ctrl-C could come first.
+            blocks.taken(steps)  # Count the batches before the call, because after it, a Ctrl-C could come first.
         try:
             result, results = function(place, steps, tensors, self._args, self._kwargs, with_results)
         except _FAILURES:
@@ -493,7 +493,7 @@ class FusedStep:
         except BaseException as error:
             if not parts:
                 raise
-            self.blocks.keep_failure(error)  # The steps before it are counted first.
+            self.blocks.keep_failure(error)  # The steps before the error are counted first.
 
     def _joined(self, parts: list[_Steps], with_results: bool) -> _Steps | None:
         """Combines the results of several calls. The next calls return results with other shapes."""

@@ -53,7 +53,7 @@ class FusedFunction:
         concrete = step.get_concrete_function(*args, *taken, **kwargs)
         self._loop = FusedLoop(self._make_one, concrete.structured_outputs, _batch_at)
         self._numbers: dict[int, Any] = {}
-        # By whether they return the results of all steps.
+        # The compiled functions, by whether they return the results of all steps.
         self._functions = {with_results: self._compiled(with_results) for with_results in (False, True)}
 
     @property
@@ -116,7 +116,8 @@ class FusedFunction:
 
 
 def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
-    # Not tensor[place]: outside a loop, XLA would treat the place as a constant, and compile the loop for each place.
+    # Don't use tensor[place]. Outside a loop, XLA would treat the place as a constant, and compile the loop for each
+    # place.
     return [tf.gather(tensor, place) for tensor in stacked]
 
 

@@ -34,7 +34,7 @@ from fastsup.train.session.training_session import MonitoredTrainingSession
 from fastsup.train.session.wrapped_sessions import CoordinatedSession, HookedSession, RecoverableSession, WrappedSession
 from fastsup.train.supervisor.supervisor import Supervisor
 
-# TensorFlow's own.
+# The following names are TensorFlow's own.
 CheckpointSaverListener = _tf_hooks.CheckpointSaverListener
 Coordinator = coordinator.Coordinator
 FeedFnHook = _tf_hooks.FeedFnHook

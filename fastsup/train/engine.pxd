@@ -8,7 +8,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 from fastsup.train.schedule cimport HookScheduler
 
 
-# Belongs to the thread that executes the runs.
+# A request belongs to the thread that executes the runs.
 @final
 cdef class RunRequest:
     # The caller's arguments.
@@ -17,8 +17,8 @@ cdef class RunRequest:
     cdef object options
     cdef object run_metadata
 
-    # Used by a loop: the remaining steps, counted down; the coordinator's event that ends the loop, or None to check
-    # after each step; and (result,) of the last step that succeeded before one that raised, or None.
+    # The state of a loop: the remaining steps, counted down; the coordinator's event that ends the loop, or None to
+    # check after each step; and (result,) of the last step that succeeded before one that raised, or None.
     cdef bint in_loop
     cdef int64_t steps_left
     cdef object stop_event
@@ -38,7 +38,8 @@ cdef RunRequest new_request(object fetches, object feed_dict, object options, ob
 # One run between the callbacks of hooks. It belongs to the thread that executes the run.
 @final
 cdef class HookedRun:
-    # The wrapped session; and as a `fastsup.Session`, with the schedules of the hooks. Both None for another session.
+    # The wrapped session; the same session as a `fastsup.Session`; and the schedules of the hooks. The latter two are
+    # None for a session of another class.
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler
@@ -54,14 +55,14 @@ cdef class HookedRun:
     cdef object metadata
     cdef bint has_options
 
-    # The hooks called in the run. For each: the fetches that it requests, or None; the fetches that the run adds for
-    # it, or None; the StepRequest if the global step is among those that it requests, or None; and its result.
+    # The hooks called in the run. For each hook: the fetches that it requests, or None; the fetches that the run adds
+    # for it, or None; the StepRequest if the hook requests the global step, or None; and the hook's result.
     cdef list hooks
     cdef list requests
     cdef list fetched
     cdef list step_requests
     cdef list results
-    # The global step before the run, if a hook requests it and it is known without a fetch.
+    # The global step before the run, if a hook requests the step and the step is known without a fetch.
     cdef object step
 
     cdef object run(self, RunSnapshot* snapshot)
@@ -82,8 +83,8 @@ cdef class StepEngine:
     cdef readonly uint64_t runs_ended
     cdef ProbeFinder probes
     # The session of the last step; the same session as a `fastsup.Session`; and the schedules of the hooks around it.
-    # The latter two are None for another session. Replaced together, by whichever thread runs the first step in a
-    # session.
+    # The latter two are None for a session of another class. The three fields are replaced together, by whichever
+    # thread runs the first step in a session.
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler

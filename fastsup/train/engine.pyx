@@ -396,7 +396,7 @@ cdef class StepEngine:
             ):
                 runner = session
                 scheduler = HookScheduler(self.hooks, runner)
-            # Another thread may have done so first.
+            # Another thread may have set the fields first.
             if session is not self.session:
                 self.scheduler = scheduler
                 self.runner = runner
@@ -542,7 +542,7 @@ cdef class StepEngine:
                 # Count the step before signal handlers run. They may change the global step, which the next run then
                 # detects.
                 scheduler.next_step(snapshot)
-                # A loop in C doesn't run signal handlers otherwise.
+                # A loop in C has to run the signal handlers itself.
                 PyErr_CheckSignals()
                 if steps == 0 or request.stop_event._flag or self.should_stop or scheduler.hooks.is_outdated():
                     break

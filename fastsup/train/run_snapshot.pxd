@@ -21,12 +21,12 @@ cdef extern from *:
 cdef enum StepSource:
     UNUSED_STEP  # No hook depends on the global step.
     COUNTED_STEP  # The step before the run is known, and so is the number that the run adds to it.
-    READ_STEP  # The step before the run is known, as far as it can be read. The run's increment isn't.
+    READ_STEP  # The step before the run is known, as far as it can be read. The run's increment isn't known.
     FETCHED_STEP  # The run fetches the step before it.
 
 
-# Belongs to one run, because several threads may run steps of one session at the same time. Only HookScheduler changes
-# it.
+# A snapshot belongs to one run, because several threads may run steps of one session at the same time. Only
+# HookScheduler changes it.
 cdef struct RunSnapshot:
     StepSource source
     # Number of the run, counted from 0.
@@ -46,7 +46,7 @@ cdef struct RunSnapshot:
     # After the run: `before`, plus what other threads' runs can have added to it before this run started. TensorFlow's
     # hooks decide by a fetch in the run, which can have read this value.
     int64_t latest
-    # For a counted step, after the run: its value, and whether something that isn't counted changed it.
+    # For a counted step, after the run: the value of the step, and whether something that isn't counted changed it.
     int64_t after
     bint moved
 

@@ -8,7 +8,7 @@ from fastsup.train.run_snapshot cimport RunSnapshot
 
 
 cdef class ScheduledHookBase(Scheduled):
-    # Set by the hook's `_schedule`.
+    # The hook's `_schedule` sets the following fields.
     # A fetch that the hook needs in every run and checks in C, or None.
     cdef object watched_fetch
     # True if an in-run hook decides on the step after the run (see due_in_run).
@@ -24,16 +24,16 @@ cdef class ScheduledHookBase(Scheduled):
     # None.
     cdef readonly object counted_step
 
-    # Incremented by every change that may affect a schedule.
+    # Every change that may affect a schedule increments the version.
     cdef uint64_t version
-    # The basis of the schedule: that version, the timer, and the timer's version.
+    # The basis of the schedule: the version above, the timer, and the timer's version.
     cdef uint64_t scheduled_version
     cdef object scheduled_timer
     cdef uint64_t scheduled_timer_version
     # The rest of the schedule's basis: another object with due positions, and these positions; or None.
     cdef Scheduled followed
     cdef fs_due followed_due
-    # True if that schedule is reliable. Set by the HookList.
+    # True if the schedule is reliable. The HookList sets it.
     cdef bint is_scheduled
 
     cdef int clear_schedule(self) except -1
@@ -60,7 +60,8 @@ cdef class HookList:
     cdef object step_read
     cdef TypeVersions types
 
-    # Every hook is in one of these four, in the order of the list. Replaced as a whole, with the lock held.
+    # Every hook is in one of these four, in the order of the list. The four are replaced as a whole, with the lock
+    # held.
     cdef ScheduleTable in_run
     cdef ScheduleTable after_run
     cdef list every_run
@@ -72,7 +73,7 @@ cdef class HookList:
     cdef list no_op_types
     cdef list no_op_dicts
     cdef list no_op_sizes
-    # A hook that is in the list twice is called twice in every run.
+    # True if a hook is in the list twice. It is then called twice in every run.
     cdef bint has_twins
     # Hooks that watch a fetch, and the fetches.
     cdef list watching
@@ -87,7 +88,7 @@ cdef class HookList:
     cdef const uint64_t* times_set_back
     cdef uint64_t set_back_seen
 
-    # For each scheduled hook, by id, the number of the last run whose effects it has.
+    # The number of the last run whose effects a scheduled hook has, by the hook's id.
     cdef dict synced_to
 
     cdef bint is_outdated(self) noexcept
@@ -103,7 +104,7 @@ cdef class HookList:
 
 @final
 cdef class StepRequest:
-    # list, tuple or dict, or None for a single step.
+    # The type of the request: list, tuple or dict, or None for a single step.
     cdef object kind
     cdef list keys
     # For each fetch, whether it is the step.

@@ -252,7 +252,7 @@ cdef dict no_op_callbacks = {name: getattr(SessionRunHook, name) for name in ("b
 
 cdef bint overrides(object hook, str callback) except -1:
     """Returns True if calling a hook's callback can do anything. True for a callback that isn't known to be the default."""
-    # Its type instead of isinstance(), because a mock passes isinstance().
+    # Check the type instead of calling isinstance(), because a mock passes isinstance().
     if not issubclass(type(hook), SessionRunHook) or callback in getattr(hook, "__dict__", ()):
         return True
     return getattr(type(hook), callback) is not no_op_callbacks[callback]
@@ -324,7 +324,7 @@ cdef class HookList:
         )
         counts = Counter(map(id, hooks))
         for candidate in self.hooks_seen or ():
-            # A hook that has left the list. If it is added again, it isn't updated for the runs in between.
+            # Update a hook that has left the list now. If it is added again, it isn't updated for the runs in between.
             if id(candidate) not in counts and isinstance(candidate, ScheduledHookBase):
                 if (<ScheduledHookBase> candidate).is_scheduled:
                     self.sync(<ScheduledHookBase> candidate, run, previous_step)
@@ -341,8 +341,8 @@ cdef class HookList:
         cdef list no_op_sizes = list(map(len, no_op_dicts))
         cdef set every_run_ids = set(map(id, every_run))
         cdef bint has_twins = len(counts) < len(hooks)
-        # From here on, no other thread may run, because it reads all of this. So nothing is created, and all replaced
-        # objects are kept until the end, because they may hold the last reference to a hook.
+        # From here on, no other thread may run, because other threads read all of these fields. Therefore nothing is
+        # created, and all replaced objects are kept until the end, because they may hold the last reference to a hook.
         replaced = (
             self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
             self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,
@@ -397,7 +397,7 @@ cdef class HookList:
         cdef ScheduledHookBase hook = candidate
         if ask or not hook.is_current():
             hook.is_scheduled = self.update_schedule(hook, run, previous_step)
-            # Only now, because computing the schedule may have set an attribute.
+            # Do this last, because computing the schedule may have set an attribute.
             hook.set_current()
         return hook.is_scheduled
 
@@ -459,7 +459,7 @@ cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
     for fetch in fetches:
         if fetch is None:
             return None  # The run reports the mistake.
-        # Not `in`, which compares tensors.
+        # Don't use `in`, which compares tensors.
         is_step = count.is_step(fetch, fed)
         request.is_step.append(is_step)
         if not is_step:
@@ -484,7 +484,7 @@ cdef class HookScheduler:
         """Updates the schedules."""
         return self.hooks.refresh(self.runs, self.previous_step)
 
-    # The global step around a run.
+    # Methods for the global step around a run.
 
     cdef int open_step(self, RunSnapshot* snapshot, Plan plan) except -1:
         """Determines the global step before a run."""
@@ -588,7 +588,7 @@ cdef class HookScheduler:
         snapshot.latest = snapshot.before + others + <int64_t> (session.step_epoch - snapshot.epoch) - (snapshot.delta < 0)
         return 0
 
-    # Hooks that act in the run.
+    # Methods for hooks that act in the run.
 
     cdef bint any_in_run(self, RunSnapshot* snapshot) except -1:
         """Returns True if any hook must be called in the coming run."""
@@ -606,7 +606,7 @@ cdef class HookScheduler:
         for hook in hooks.hooks:
             if i < len(entries) and hook is entries[i]:
                 scheduled = <ScheduledHookBase> hook
-                # The value that a hook watches is fetched by its call.
+                # Call a hook that watches a value, because the call fetches the value.
                 if scheduled.watched_fetch is not None or due_in_run(
                     snapshot, table.table.dues[i], scheduled.by_coming_step
                 ):
@@ -638,7 +638,7 @@ cdef class HookScheduler:
         """Returns True if an in-run hook is due by time."""
         return self.hooks.in_run.table.earliest.time != HUGE_VAL and reached(self.hooks.in_run.table.earliest.time)
 
-    # Hooks that act after the run.
+    # Methods for hooks that act after the run.
 
     cdef bint any_after_run(self, RunSnapshot* snapshot) except -1:
         """Returns True if any hook must be called after the finished run."""
@@ -662,9 +662,9 @@ cdef class HookScheduler:
             snapshot, &hook.due, hook.watches_stall, hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER
         )
 
-    # Calls of hooks.
+    # Methods for calls to hooks.
 
-    # Runs are numbered in the order in which they end. Others may have ended since this one was opened.
+    # Runs are numbered in the order in which they end. Other runs may have ended since this one was opened.
 
     cdef int sync_before_run(self, object hook) except -1:
         """Updates the state of a hook that is about to be called, for the finished runs."""

@@ -45,12 +45,12 @@ def lost_task_error(loss: str) -> errors.UnavailableError:
 _STOP_SECS = 30.0
 _FAILURE_SECS = 3.0
 _LEAVE_SECS = 10.0
-# Maximum seconds that a failed run waits for the reason.
+# Maximum seconds that a failed run waits for the reason of its failure.
 _VERDICT_SECS = 8.0
 _LONGEST_TEXT = 1500
 
 _PROCESS = uuid.uuid4().hex[:12]
-# For each job of this process: the number of its trainings, and the processes of the last one.
+# For each job of this process: the number of training runs so far, and the processes in the latest one.
 _trainings: dict[str, tuple[int, dict[str, str]]] = {}
 
 
@@ -78,7 +78,7 @@ class Membership:
         """Number of runs after which all tasks stop, the reason, and a signal number or 0; or None."""
         return self._stop
 
-    # Joining.
+    # Methods for joining.
 
     def join(self, limit_secs: float, interrupted: Callable[[], None]) -> None:
         """Waits until all tasks have joined.
@@ -137,7 +137,7 @@ class Membership:
         if not all(map(self._is_here, self._others)):
             return False
         found = {self._own.name: self.status, **{peer.name: peer.status for peer in self._others if peer.status}}
-        # Do this even if an error follows, to notify the other tasks.
+        # Set the members even if an error follows, to notify the other tasks.
         self.status.members = {name: status.process for name, status in found.items()}
         self._check_known(self.status.members)
         checkpoints = {name: status.checkpoint for name, status in found.items()}
@@ -154,7 +154,7 @@ class Membership:
         if again:
             raise lost_task_error(f"{', '.join(again)} was restarted after this process last trained")
 
-    # Training.
+    # Methods for training.
 
     def watch_session(self, session: Any) -> None:
         """Sets the session to close if a task is lost while a run waits for it."""
@@ -245,7 +245,7 @@ class Membership:
             self._watch.hurry_until(lambda: self._watch.loss is not None, _VERDICT_SECS)
         return self._watch.loss
 
-    # Leaving.
+    # Methods for leaving.
 
     def leave(self, error: BaseException | None) -> None:
         """Ends this task's membership, and notifies the other tasks. Must always be called.
@@ -275,7 +275,7 @@ class Membership:
     def _fail(self, error: BaseException) -> None:
         self.status.error = getattr(error, "loss", f"{type(error).__name__}: {error}")[:_LONGEST_TEXT]
         self.status.phase = FAILED
-        # The other tasks read it in this process if it keeps the status board.
+        # If this process keeps the status board, the other tasks must read the failure before the process ends.
         if self.is_leader:
             self._watch.hurry_until(self._all_have_left, _FAILURE_SECS)
         else:

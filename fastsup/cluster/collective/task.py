@@ -70,7 +70,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
         task_type=task_type,
         task_id=task_id,
         global_id_in_cluster=tasks.index((task_type, task_id)),
-        # Also for a single task, because the strategy places operations on its job.
+        # Even a single task needs the address, because the strategy places operations on the task's job.
         master="grpc://" + cluster_spec.task_address(task_type, task_id),
         evaluation_master="",
         is_chief=(task_type, task_id) == leader_of(cluster_spec),
@@ -109,7 +109,7 @@ def _check_roles(members: Any) -> None:
             )
 
 
-# This process's server, with its cluster and task.
+# This process's server, and the cluster and task for which it was started.
 _started: dict[str, Any] = {}
 
 
@@ -125,7 +125,7 @@ def ensure_server(config: Any, session_config: Any) -> None:
         )
     options = config_pb2.ConfigProto()
     options.CopyFrom(session_config)
-    # These settings apply to one training's sessions. Another training may need different ones.
+    # These settings apply to the sessions of one training run. Another run may need different settings.
     del options.device_filters[:]
     logging.info("Start Tensorflow server.")
     _started[wanted] = start_server(config, options, protocol=config.protocol)

@@ -101,7 +101,7 @@ class StatusBoard:
 
     def __init__(self, target: str, task: str) -> None:
         self._target = target
-        # Without a filter, the server would connect to every task of the cluster and wait for each.
+        # Without a device filter, the server would connect to every task of the cluster and wait for each task.
         self._config = config_pb2.ConfigProto(device_filters=[task], operation_timeout_in_ms=_TIMEOUT_MS)
         self._session: Any = None
         with ops.Graph().as_default() as self._graph, ops.device(f"{task}/device:CPU:0"):
@@ -329,7 +329,7 @@ class PeerWatch:
         if since is None or time.monotonic() - since < _ENDED_SECS:
             return None
         if status.training == self.status.training and status.runs > self.status.runs:
-            return None  # The task took part in the current run.
+            return None  # The peer took part in the current run.
         return (
             f"{peer} ended its training after {status.runs} steps, while this task waits for it in step "
             f"{self.status.runs + 1}: each task must run the same number of steps. Pass the same max_steps to all "
@@ -365,7 +365,7 @@ class PeerWatch:
             if self.status.phase == TRAINING and self.loss is None:
                 losses = [loss for loss in map(self.loss_of, self.others.values()) if loss is not None]
                 if losses:
-                    # A failed task reports the reason. Others may have ended because of it.
+                    # A failed task reports the reason. Other tasks may have ended because of the failure.
                     self.loss = min(losses, key=lambda loss: "has failed" not in loss)
                     logging.error("%s.", self.loss)
             session = self.session

@@ -236,7 +236,7 @@ def _export_output(problem_type: int | None, predictions: Any) -> Any:
     raise ValueError(f"Unknown problem_type={problem_type}")
 
 
-# Names of metric functions' parameters, the preferred one first.
+# Names of metric functions' parameters, in order of preference.
 _LABELS = ("labels", "label", "targets", "target")
 _PREDICTIONS = ("predictions", "prediction", "logits", "logit")
 _WEIGHTS = ("weights", "weight")

@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 _DISTRIBUTION, _VERSION = "tensorflow-estimator", "2.15."
-# The archive's folders and modules with models. The rest needs what current TensorFlow lacks; fastsup replaces it.
+# The archive's folders and modules with models. fastsup replaces the other modules, which need names that current
+# TensorFlow lacks.
 _MODELS = frozenset({"canned", "head", "keras_lib"})
 
 
@@ -94,7 +95,7 @@ _ARCHIVE = "tensorflow_estimator.python.estimator"
 # The archive's modules have names with this prefix in `sys.modules`, for code that looks up the module of a class.
 _PREFIX = f"{__package__}.archived"
 
-# Decorators for functions of the archive, by module.
+# Decorators for functions of the archive, by module and function name.
 _ADDITIONS: dict[str, dict[str, Any]] = {
     "canned.optimizers": {"get_optimizer_instance_v2": accepting_keras_3},
     "keras_lib": {"model_to_estimator": refusing_keras_3},
@@ -188,7 +189,7 @@ _EITHER = {name: (f"head.{module}", name) for name, module in _HEADS.items()}
 # The names of `tf.compat.v1.estimator` and `tf.estimator`, each with its module and its name in the archive.
 V1 = _EITHER | _of_version("")
 V2 = _EITHER | _of_version("V2") | {"model_to_estimator": ("keras_lib", "model_to_estimator")}
-# The names of `experimental`, in both.
+# The names of `experimental` in both interfaces, each with its module and its name in the archive.
 EXPERIMENTAL = {
     "KMeans": ("canned.kmeans", "KMeansClustering"),
     "LinearSDCA": ("canned.linear", "LinearSDCA"),

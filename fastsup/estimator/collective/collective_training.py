@@ -220,7 +220,7 @@ class CollectiveTraining:
         loss = None
         if isinstance(error, _PERHAPS_LOST) and not hasattr(error, "loss"):
             loss = self.membership.find_loss()
-        elif isinstance(error, RuntimeError):  # The session was closed because of the loss.
+        elif isinstance(error, RuntimeError):  # The session was closed because a task was lost.
             loss = self.membership.loss
         if loss is None:
             return error

@@ -93,7 +93,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
     def _save(self, session: Any, step: Any) -> bool:
         if not self._collective:
             return super()._save(session, step)
-        # Otherwise each task would have to decide whether to keep a restored checkpoint, with the same result.
+        # Without this, each task would have to decide whether to keep a restored checkpoint, with the same result.
         session._forget_checkpoint()
         self._membership.begin_wait()
         try:

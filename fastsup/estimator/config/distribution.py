@@ -153,7 +153,8 @@ def check_cluster(config: Any) -> None:
         return
     extended = strategy.extended
     if not extended._cluster_spec:
-        return  # Created for one process, or before TF_CONFIG was set. It is configured when training starts.
+        # The strategy was created for one process, or before TF_CONFIG was set. It is configured when training starts.
+        return
     ours = training_tasks(config.cluster_spec), (config.task_type, config.task_id)
     theirs = training_tasks(extended._cluster_spec), (extended._task_type, extended._task_id)
     if ours != theirs:

@@ -34,7 +34,7 @@ __all__ = [
 # The temporary names that TensorFlow and `extend_export_strategy` use.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
 _PROCESS_START = time.time()
-# The same as TensorFlow's limit for the final name.
+# Maximum number of attempts, the same as for TensorFlow's choice of the final name.
 _ATTEMPTS = 10
 
 
@@ -43,7 +43,7 @@ def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, byt
     for _ in range(_ATTEMPTS):
         final = model_utils.get_timestamped_export_dir(os.fspath(base))
         temporary = model_utils.get_temp_export_dir(final)
-        # It exists if an export failed and couldn't be deleted.
+        # The temporary folder exists if an export failed and its folder couldn't be deleted.
         if not file_io.file_exists_v2(temporary):
             return final, temporary
         time.sleep(1)

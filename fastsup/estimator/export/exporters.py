@@ -289,7 +289,7 @@ class BestExporter(SavedModelExporter):
             return
         best = {str(key): _plain(value) for key, value in self._best_eval_result.items()}
         state = {
-            # Without images and other values that can't be compared.
+            # Leave out images and other values that can't be compared.
             "best_eval_result": {key: value for key, value in best.items() if value is not None},
             "checkpoint_path": path_text(checkpoint_path),
             "export": path_text(exported),

@@ -46,7 +46,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         task = f"_{config.task_type}_{config.task_id}" if config.num_worker_replicas > 1 else ""
         self._directory = estimator.model_dir
         self._path = os.path.join(self._directory, f"input{task}.ckpt")
-        # Separate from the variables' state file, which training restores from.
+        # This state file is separate from the variables' state file, which training restores from.
         self._state_file = f"checkpoint_input{task}"
         self._timer = SecondOrStepTimer(
             every_secs=config.save_checkpoints_secs, every_steps=config.save_checkpoints_steps
@@ -66,7 +66,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         self._first_run = True
 
     def before_run(self, run_context: Any) -> Any:
-        # Not in after_create_session, because a later hook may still initialize the iterators.
+        # Don't do this in after_create_session, because a later hook may still initialize the iterators.
         if self._first_run:
             self._restore_or_save(run_context.session)
             self._first_run = False
@@ -78,7 +78,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         if newest is None:
             self._save(session, session.run(self._global_step))
         elif self._saver is not None:
-            # If a save over that checkpoint was interrupted, its earlier state has another name.
+            # If a save over the newest checkpoint was interrupted, the earlier state has another name.
             listing = list_checkpoints(self._directory, self._state_file)
             restore = functools.partial(self._saver.restore, session)
             CheckpointRestorer(restore, lambda: None).restore_first(listing, self._directory)

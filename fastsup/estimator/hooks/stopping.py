@@ -89,7 +89,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Calls the predicate if the interval has passed."""
-        # The step was read in parallel with the run, before its increment.
+        # The run may have read the step before its increment.
         global_step = run_values.results
         if not self._timer.should_trigger_for_step(global_step):
             return

@@ -195,7 +195,7 @@ def enqueue_rows(
             queue = data_flow_ops.FIFOQueue(capacity, dtypes=types, shapes=shapes)
         enqueue_ops, feeds = [], []
         for _ in range(num_threads):
-            # No shape, because batches differ in size.
+            # Don't set a shape, because batches differ in size.
             placeholders = [array_ops.placeholder(dtype) for dtype in types]
             enqueue_ops.append(queue.enqueue_many(placeholders))
             feeds.append(RowFeed(placeholders, rows_at, length, batch_size, shuffle, None, num_epochs))
@@ -224,7 +224,7 @@ def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs
     for name, value in numbers.items():
         if value is not None and not is_number(value):
             raise TypeError(f"{name} must be a number, got {value!r}.")
-        # With 0 epochs the input is empty.
+        # The number of epochs may be 0, which makes the input empty.
         if value is not None and value < (0 if name == "num_epochs" else 1):
             raise ValueError(f"{name} must be positive, got {value!r}.")
 

@@ -128,7 +128,7 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         self._eval_throttle_secs = eval_throttle_secs
         self._eval_throttle_steps = eval_throttle_steps
         self._continuous_eval_listener = continuous_eval_listener
-        # Both are set when training starts.
+        # The next two attributes are set when training starts.
         self._timer: Any = None
         self._awaits_first_save = False
         self.eval_result: Any = None
@@ -223,5 +223,5 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         result, exported = self._evaluator.evaluate_and_export()
         self.eval_result, self.export_results = result, exported
         if result.status != EvalStatus.EVALUATED:
-            # Can't happen, because training ends with a new checkpoint.
+            # This can't happen, because training ends with a new checkpoint.
             raise RuntimeError(f"There was no new checkpoint after the training. Eval status: {result.status}")

@@ -142,7 +142,8 @@ class EvaluatorPacing:
 
     def __init__(self, eval_spec: Any) -> None:
         self._eval_spec = eval_spec
-        # The end of the last attempt that found a new checkpoint, or the start of the first one that found none.
+        # The time when the last attempt that found a new checkpoint ended, or when the first attempt that found none
+        # started.
         self._idle_since: float | None = None
 
     def is_idle_too_long(self, result: EvalResult, start: float, now: float) -> bool:

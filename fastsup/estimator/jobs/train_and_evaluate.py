@@ -318,7 +318,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
       ValueError: If TF_CONFIG is invalid: for example, it has a second evaluator, or workers but no parameter server.
       TypeError: If an argument has the wrong type.
     """
-    assert_eval_spec(eval_spec)  # TensorFlow also checks this first.
+    assert_eval_spec(eval_spec)  # TensorFlow also checks the spec first.
     executor = TrainingExecutor(estimator=estimator, train_spec=train_spec, eval_spec=eval_spec)
     check_job_layout(estimator.config, distribution.trains_collectively(estimator.config))
     return executor.run()

@@ -145,7 +145,7 @@ class EstimatorV1(EstimatorForwards):
         params: Any = None,
         warm_start_from: Any = None,
     ) -> None:
-        # Called through the class, so that a subclass that overrides other members can replace this check.
+        # Call the check through the class, so that a subclass that overrides other members can replace it.
         self.__class__._assert_members_are_not_overridden(self)
         model = UserModel(self, model_fn, model_dir, config, params, warm_start_from)
         self._user_model = model

@@ -217,7 +217,7 @@ class Evaluator:
         model.seed_and_create_global_step(graph)
         call = methods._call_model_fn_eval_distributed if model.eval_distribution else methods._call_model_fn_eval
         scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, methods.config)
-        # This needs the variables of the model.
+        # Warm-start after the model_fn has created the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         if ops.GraphKeys.GLOBAL_STEP in eval_dict:
             raise ValueError(

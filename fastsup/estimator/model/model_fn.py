@@ -309,7 +309,7 @@ class EstimatorSpec(_Fields):
         return EstimatorSpec(**{**self._asdict(), **kwds})
 
 
-# The fields that each mode requires. The constructor has checked those of the spec's own mode.
+# The fields that each mode requires. The constructor has checked the fields for the spec's own mode.
 _REQUIRED_FIELDS = {
     ModeKeys.TRAIN: ("loss", "train_op"),
     ModeKeys.EVAL: ("loss",),

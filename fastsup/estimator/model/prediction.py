@@ -51,7 +51,7 @@ class PredictionRun:
         yield_single_examples: bool
     ) -> Iterator[Any]:  # fmt: skip
         """Yields predictions. See `Estimator.predict`."""
-        # The caller's code runs between predictions, and this graph must not be the default graph then.
+        # The caller's code runs between predictions. This graph must not be the default graph during that time.
         graph = ops.Graph()
         methods = self._model.methods
         with graph.as_default():
@@ -103,7 +103,7 @@ class PredictionRun:
         features, input_hooks = make_features()
         with in_model_fn:
             spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
-        # This needs the variables of the model.
+        # Warm-start after the model_fn has created the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         predictions = methods._extract_keys(spec.predictions, predict_keys)
         return PredictModel(predictions, spec.scaffold or v1.train.Scaffold(), input_hooks, spec.prediction_hooks or ())

@@ -69,7 +69,7 @@ def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) ->
             graph_saver.restore(session, path)
 
     try:
-        # Reports damage as such, not as OutOfRangeError, which means the end of the input.
+        # This reports damage as such, and not as OutOfRangeError, which means the end of the input.
         CheckpointRestorer(restore, lambda: None).restore_checkpoint(checkpoint_path)
     except errors.NotFoundError as error:
         raise ValueError(
@@ -168,7 +168,7 @@ class Exporter:
                     "signature_def_map": signatures,
                     "assets_collection": ops.get_collection(ops.GraphKeys.ASSET_FILEPATHS),
                     "main_op": _local_init_op_of(spec.scaffold),
-                    # Restores the checkpoint here, and the SavedModel's variables wherever it is loaded.
+                    # This saver restores the checkpoint here, and the SavedModel's variables wherever it is loaded.
                     "saver": _saver_of(spec.scaffold),
                     "strip_default_attrs": strip_default_attrs,
                 }

@@ -43,7 +43,7 @@ def add_default_saver(scaffold: Any, config: Any) -> None:
         "max_to_keep": config.keep_checkpoint_max,
         "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
     }
-    # It is built with the scaffold, once all variables exist.
+    # The default Saver is built with the scaffold, once all variables exist.
     default = v1.train.Saver(defer_build=True, sharded=True, save_relative_paths=True, **kept)
     ops.add_to_collection(ops.GraphKeys.SAVERS, default)
 

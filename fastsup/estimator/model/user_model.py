@@ -307,7 +307,7 @@ class ReplicatedModel:
             v1.random.set_random_seed(model.config.tf_random_seed)
             iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN)
             global_step = methods._create_and_assert_global_step(graph)
-            # Read it here. In a replica's thread, the tensor would belong to that replica.
+            # Read the global step here. In a replica's thread, the tensor would belong to that replica.
             ops.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, strategy.extended.read_var(global_step))
             grouped = self._call_model_fn(iterator, ModeKeys.TRAIN, methods.config)
             loss = strategy.reduce(_reported_loss_reduction(), grouped.loss, axis=None)

@@ -153,9 +153,9 @@ class Predictor:
         self._given_path = model_checkpoints.parse_checkpoint_path(checkpoint_path)
         self._follow_secs = follow_secs
         self._next_look = 0.0
-        # Held by the thread that builds or loads a model.
+        # The thread that builds or loads a model holds this lock.
         self._loading = threading.Lock()
-        # Held by the thread that predicts, if hooks are called.
+        # If hooks are called, the thread that predicts holds this lock.
         self._turn = threading.Lock()
         self._is_closed = False
         self._built: _Built | None = None
@@ -307,7 +307,8 @@ class Predictor:
             return None, 0
         with contextlib.suppress(OSError):
             return path, os.stat(path + ".index").st_mtime_ns
-        # On other file systems, TensorFlow returns seconds. If there is no such file, the restore raises the error.
+        # On other file systems, TensorFlow returns whole seconds. If there is no such file, the restore raises the
+        # error.
         with contextlib.suppress(errors.OpError):
             return path, file_io.stat(path + ".index").mtime_nsec
         return path, 0

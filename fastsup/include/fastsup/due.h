@@ -1,8 +1,8 @@
-/* When an entry, such as a hook, is due; and the earliest of many.
+/* When an entry, such as a hook, is due, and the earliest due position of many entries.
  *
- * A loop compares its position with the earliest only, so a step on which nothing is due costs the same for one entry
- * and for a thousand. A position has three axes: the number of runs, the global step (which need not grow by one in
- * each run) and the time. An entry is due if it is due on any of them. */
+ * A loop compares its position only with the earliest one, so a step on which nothing is due costs the same for one
+ * entry and for a thousand. A position has three axes: the number of runs, the global step (which need not grow by one
+ * in each run) and the time. An entry is due if it is due on any axis. */
 #ifndef FASTSUP_DUE_H
 #define FASTSUP_DUE_H
 
@@ -15,22 +15,22 @@
 typedef struct {
     int64_t run;         /* due in the run with this number, counted from 0 */
     int64_t global_step; /* due in the run that takes the global step to this value */
-    double time;         /* due once the clock reads this, in seconds; HUGE_VAL: never */
+    double time;         /* due once the clock reads this, in seconds; HUGE_VAL for never */
 } fs_due;
 
-/* Tells whether a clock has reached a time: 1, 0, or -1 after an error. */
+/* Returns whether a clock has reached a time: 1, 0, or -1 after an error. */
 typedef int (*fs_time_reached_fn)(double time);
 
-/* The one decision whether something is due. Reads the clock only if nothing but a time can make it so, and then
- * returns what `time_reached` does. */
+/* Decides whether something is due; no other code decides this. Reads the clock only if the entry can be due only by
+ * time, and then returns the result of `time_reached`. */
 static inline int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, fs_time_reached_fn time_reached) {
     if (run >= due->run || global_step >= due->global_step) return 1;
     return due->time == HUGE_VAL ? 0 : time_reached(due->time);
 }
 
-/* How many runs, each of which adds 1 to the global step, lead to the one in which something is due by a count; that
- * one is counted too. `run` is the number of the first of them, `global_step` the step before it. Below 1: it is due
- * already. */
+/* Number of runs, each of which adds 1 to the global step, up to and including the run in which something is due by a
+ * count. `run` is the number of the first of these runs, and `global_step` is the step before it. If the result is
+ * below 1, it is already due. */
 static inline int64_t fs_due_runs_until(const fs_due *due, int64_t run, int64_t global_step) {
     int64_t by_run = due->run == FS_DUE_NEVER ? FS_DUE_NEVER : due->run - run + 1;
     int64_t by_step = due->global_step == FS_DUE_NEVER ? FS_DUE_NEVER : due->global_step - global_step;
@@ -49,11 +49,11 @@ typedef struct {
     size_t n;
     const fs_due **dues;
     fs_due earliest;
-    const uint64_t *changes; /* counts the changes of schedules, which code outside the loop makes */
+    const uint64_t *changes; /* counts the changes to schedules, which code outside the loop makes */
     uint64_t changes_seen;
 } fs_due_table;
 
-/* Makes a table of n entries that are never due; `dues` is then to be filled. Returns -1 if there is no memory. */
+/* Creates a table of n entries that are never due. The caller then fills `dues`. Returns -1 if there is no memory. */
 int fs_due_table_init(fs_due_table *table, size_t n, const uint64_t *changes);
 void fs_due_table_free(fs_due_table *table);
 

@@ -171,7 +171,7 @@ def _is_single(part: SessionPart) -> bool:
 
 def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
     """Returns the time that an accelerated model saves in the rows of passes."""
-    # For one batch, an accelerated model calls the function without the rest of Keras's predict.
+    # For one batch, an accelerated model's predict only calls the function, and skips Keras's other work.
     single = {part.name for part in report.sessions if part.is_pass and _is_single(part)}
     of_single = [row for row in rows if row.session in single and not row.is_hook]
     predict_ns = sum(_without_stalls(row) for row in of_single if row.phase not in PASS_FUNCTIONS)

@@ -40,7 +40,7 @@ def _traces(report: ProfileRows) -> int:
 
 def costs_of_functions(report: ProfileRows) -> Iterable[Cost]:
     """Yields the costs of functions that the program can change."""
-    # The detail of a first trace is only the function's name.
+    # For a first trace, the detail is only the function's name.
     again = [row for row in report.rows if row.phase == TRACING and ": " in row.detail and row.detail != INPUT_TRACES]
     yield from _traced_again(report, [row for row in again if not row.detail.endswith(MADE_AGAIN)])
     yield from _made_again(report, [row for row in again if row.detail.endswith(MADE_AGAIN)])
@@ -165,7 +165,7 @@ _NOTHING_RECORDED = (
     "No step was recorded: of a fastsup session or loop, of a fastsup.function or tf.function, or of Keras's fit or "
     "predict."
 )
-# Minimum share of the time for a cost to be mentioned.
+# Minimum share of the time that a mentioned cost takes.
 _WORTH_A_LOOK = 0.05
 # Maximum number of mentioned costs.
 _MOST_COSTS = 3
@@ -173,17 +173,17 @@ _MOST_COSTS = 3
 # many steps, the program keeps creating new combinations.
 _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
-# In the thread pool, a run shorter than this mostly waits for threads. Many of them benefit most from one call.
+# In the thread pool, a run shorter than this mostly waits for threads. Many short runs benefit most from one call.
 _LIGHT_NS = 200_000
 # Recording takes as long as a step of this length.
 _TOO_SHORT_NS = 1_000
-# The listener that evaluates. It isn't part of the program.
+# The listener that evaluates for train_and_evaluate. It isn't part of the program.
 _OF_TRAIN_AND_EVALUATE = "NewCheckpointListenerForEvaluate"
-# Hooks that are called in a smaller share of steps are rarely called.
+# Hooks that are called in a smaller share of steps count as rarely called.
 _OFTEN = 0.1
 # Maximum number of names in a sentence.
 _MOST_NAMES = 4
-# Steps that take a smaller share of the program's time are a small part of it.
+# Steps that take a smaller share of the program's time count as a small part of it.
 _SMALL_PART = 0.5
 
 
@@ -414,10 +414,10 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         FEED_CONVERSION,
         "feed conversion",
-        "Feed NumPy arrays of the placeholder's dtype, which need no conversion; or read the input with tf.data.",
+        "Feed NumPy arrays of the placeholder's dtype, which need no conversion, or read the input with tf.data.",
     )
     yield from part(
-        FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list; or fetch them in fewer steps."
+        FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list, or fetch them in fewer steps."
     )
     yield from part(
         STEP_FETCH,

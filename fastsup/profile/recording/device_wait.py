@@ -59,7 +59,7 @@ def wait_for_devices() -> DeviceWait | None:
     import tensorflow as tf
 
     def wait() -> None:
-        if tf.executing_eagerly():  # In graphs, sessions wait.
+        if tf.executing_eagerly():  # In graphs, sessions wait for the devices.
             for name in names:
                 with tf.device(name):
                     tf.raw_ops.SyncDevice()

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 FETCHES = "fetches"
-# Fetched by the session for hooks that count by the step and aren't called in the run.
+# The session's own fetch of the step, for hooks that count by the step and aren't called in the run.
 STEP_FETCH = "global step"
 BETWEEN = "between steps"
 # The session's own work in a run that calls hooks.
@@ -57,7 +57,7 @@ FEED_CONVERSION = "feed conversion"
 FETCH_CONVERSION = "fetch conversion"
 SAVE = "save"
 LISTENER = "listener"
-# A pass (a call that runs all steps itself): its code before the first epoch, between epochs and around batches.
+# The own code of a pass (a call that runs all steps itself): before the first epoch, between epochs, around batches.
 PASS_SETUP = "setup"
 PASS_EPOCHS = "between epochs"
 PASS_LOOP = "Keras's loop"
@@ -65,9 +65,9 @@ PASS_LOOP = "Keras's loop"
 PASS_FUNCTIONS = ("train_function", "test_function", "predict_function")
 # Converting logs to Python numbers for callbacks, which waits until the batch is complete.
 LOGS = "logs to Python"
-# Tracing a function to a graph.
+# Tracing a function into a graph.
 TRACING = "tracing"
-# The end of the detail of a new function's trace, if a function with that name was traced before.
+# The end of a trace's detail if a function with the same name was traced before.
 MADE_AGAIN = "made again"
 OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
@@ -75,23 +75,23 @@ INPUT_WAIT = "wait for input"
 WAIT_FOR_CALLBACKS = "wait for callbacks"
 # Keras's methods that run one batch each.
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
-# Both of these. Each call of one is a step.
+# Names of the functions and methods for batches. Each call to one of them is a step.
 KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
-# A model's weights as arrays.
+# Converting a model's weights to arrays.
 WEIGHTS = "weights to Python"
 # Converting a trace of a `fastsup.function` to a separate graph.
 LIFTING = "lifting"
-# The start of the detail of `fastsup.function` calls that TensorFlow runs.
+# The start of the detail if TensorFlow runs a call to a `fastsup.function`.
 BY_TENSORFLOW = "by TensorFlow"
-# Executors of a pass's function: TensorFlow's own call to a function, or Python, operation by operation.
+# The executors of a pass's function: TensorFlow's own call to the function, or Python, one operation at a time.
 BY_TENSORFLOW_FUNCTION = "TensorFlow"
 BY_PYTORCH = "PyTorch"
 BY_TENSORFLOW_EAGERLY = "run eagerly"
-# The detail of traces of functions in a dataset.
+# The detail of traces of a dataset's functions.
 INPUT_TRACES = "of tf.data's functions"
-# The role of the calls to a `fastsup.function`, instead of a session's role.
+# The role of calls to a `fastsup.function`, instead of a session's role.
 FUNCTION_ROLE = "call"
-# The end of the owner of a callback's work in another thread.
+# The end of the owner's name for a callback's work in another thread.
 IN_A_THREAD = ", in a thread"
 
 

@@ -65,7 +65,7 @@ class _RecordedMethod:
         with callback_part_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
-                # Look it up now, because a program may have replaced the method on the class.
+                # Look the method up now, because a program may have replaced it on the class.
                 return getattr(type(hook), self._name)(hook, *args, **kwargs)
             finally:
                 hook._listeners = listeners
@@ -126,7 +126,7 @@ def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
     return session_info
 
 
-# The result of value_cost_ns, measured once per process.
+# The result of value_cost_ns, which is measured once per process.
 _value_cost_ns: list[float] = []
 
 
@@ -135,7 +135,7 @@ def value_cost_ns() -> float:
     if not _value_cost_ns:
         with no_interpreter_exit, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
-            # In one thread, so that only the creation of arrays is measured.
+            # Run in one thread, so that only the creation of arrays is measured.
             with Session(executor="single_threaded") as session:
                 all_of_them, one = (_best_ns(session, fetches) for fetches in (values, values[:1]))
         _value_cost_ns.append(max(0.0, (all_of_them - one) / (_MEASURED_VALUES - 1)))

@@ -21,10 +21,10 @@ cdef class RecorderProbe(Probe):
     cdef object last_hooks
     cdef bint last_with_step
 
-    # By name: the statistics of the parts of a batch, which are looked up for each batch.
+    # The statistics of the parts of a batch, by name. They are looked up for each batch.
     cdef dict batch_phases
 
-    # By address of a step's scope: the context manager that marks the step for another profiler.
+    # The context managers that mark steps for another profiler, by the address of the step's scope.
     cdef dict markers
     # The number of running steps in all threads, and whether the recorder should forget the session after the last one.
     cdef int steps_under_way
@@ -39,9 +39,9 @@ cdef class RecorderProbe(Probe):
 
 
 cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, object hooks, bint is_loop)
-# The probe of this thread's current step, if a recorder records it. Otherwise None.
+# The probe of this thread's current step if a recorder records the step, otherwise None.
 cdef RecorderProbe recorded_here()
-# The same, if this recorder records it. Otherwise None.
+# The probe of this thread's current step if `recorder` records the step, otherwise None.
 cdef RecorderProbe probe_within(SpanRegistry recorder)
 
 

@@ -65,7 +65,7 @@ cdef int64_t read_manual_clock(void* context) noexcept:
     return (<ManualClock> <PyObject*> context).ns
 
 
-# Context managers, for Python code that is rarely called.
+# These classes are context managers for Python code that is rarely called.
 
 @no_gc_clear
 cdef class StepScope:
@@ -125,7 +125,7 @@ def count_values(fetches):
         return sum(map(count_values, fetches.values()))
     if isinstance(fetches, (list, tuple)):
         return sum(map(count_values, fetches))
-    # Among fetchable objects, only operations are nodes.
+    # Among fetchable objects, only operations have a node_def. They have no value.
     return 0 if hasattr(fetches, "node_def") else 1
 
 
@@ -251,7 +251,7 @@ cdef class RecorderProbe(Probe):
             elif key not in recorder.values_fetched:
                 recorder.note_values(key, count_values(requests[i]))
         if with_step:
-            # The session itself fetches it for skipped hooks, as one of the hooks.
+            # The session itself fetches the step for skipped hooks, and counts as one of the hooks here.
             keys.append((self.session.index, SESSION))
         stats = recorder.runtime_stats(self.caller, fetches, tuple(keys))
         if requests is None:
@@ -347,7 +347,7 @@ cdef class Recorder(SpanRegistry):
         """
         cdef fs_thread_trace trace
         cdef SpanStats stats = SpanStats()
-        # For steps with one span, and steps with two.
+        # Histograms of steps with one span, and of steps with two spans.
         cdef fs_histogram* steps = <fs_histogram*> calloc(2, sizeof(fs_histogram))
         cdef int64_t before, after
         cdef int more, i, j
@@ -365,7 +365,8 @@ cdef class Recorder(SpanRegistry):
                 fs_step_end(&trace)
                 after = fs_clock_monotonic_ns()
                 fs_histogram_add(&steps[more], after - before, 0)
-        # An empty span takes one reading of the clock, and so does an empty pause. Both step times also include one.
+        # An empty span takes one reading of the clock, and so does an empty pause. Both step times also include one
+        # reading.
         reading = fs_histogram_quantile(&stats.c.times, 0.5)
         one, two = fs_histogram_quantile(&steps[0], 0.5), fs_histogram_quantile(&steps[1], 0.5)
         free(steps)
@@ -446,7 +447,7 @@ cdef class Recorder(SpanRegistry):
                 fs_trace_interrupt_between_steps(trace)
             trace = trace.next
 
-    # Context managers, for Python code that is rarely called.
+    # These methods return context managers for Python code that is rarely called.
 
     def step(self):
         """Returns a context manager that records a step."""
@@ -480,7 +481,7 @@ cdef class Recorder(SpanRegistry):
         """Returns a context manager that marks a step for another profiler. Here it does nothing."""
         return empty_context
 
-    # The whole program.
+    # Methods for recording the whole program.
 
     def start(self, replaceable=False):
         """Records every session and loop of the program that doesn't have its own profiler, until `stop`.

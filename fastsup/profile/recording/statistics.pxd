@@ -96,7 +96,7 @@ cdef class SpanStats(Part):
     # The fetches of a runtime phase, or the class of a listener, or "".
     cdef readonly str detail
     cdef SessionStats session
-    # True for the runtime's. Such a span starts with the step if it is the step's first one.
+    # True for the runtime's spans. Such a span starts with the step if it is the step's first span.
     cdef bint begins_steps
 
 
@@ -118,7 +118,7 @@ cdef class SessionStats:
     cdef SpanStats other_runtime
     # The fetches that keep a row after their session has ended.
     cdef set kept_fetches
-    # By (fetches, feeds, executor in Keras or ""): the PlanExecutor as a dictionary.
+    # Descriptions of PlanExecutors as dictionaries, by (fetches, feeds, executor in Keras or "").
     cdef dict executors
     cdef set asked_executors
     cdef int64_t operations_added
@@ -131,9 +131,9 @@ cdef class SessionStats:
 # An open session or loop.
 cdef class Caller:
     cdef SessionStats stats
-    # Function that returns its executors and the size of its graph.
+    # Function that returns the executors and the graph size of the session or loop.
     cdef object session_info
-    # The size of its graph when `session_info` was last called, or None.
+    # The size of the graph when `session_info` was last called, or None.
     cdef object operations
 
 
@@ -144,17 +144,17 @@ cdef class Recording(Profiler):
     # The index is the id of the statistics.
     cdef list stats_by_id
     cdef list sessions
-    # By the caller's number.
+    # The open sessions and loops, by the caller's number.
     cdef dict callers
-    # By ((caller, key of its fetches), keys of the hooks with fetches in the run): (SpanStats, fetches).
+    # Pairs (SpanStats, fetches), by ((caller, key of its fetches), keys of the hooks with fetches in the run).
     cdef dict runtime_stats_by_run
-    # By key of a hook: the estimated cost of its fetches in ended sessions.
+    # The estimated cost of a hook's fetches in ended sessions, by the hook's key.
     cdef dict past_estimates
-    # By key of a hook: the number of values that it fetches in a run in which it fetches any.
+    # The number of values that a hook fetches in a run in which it fetches any, by the hook's key.
     cdef dict values_fetched
     # The cost of fetching one small value, in nanoseconds.
     cdef public double value_ns
-    # The part of the cost of recording a span or a step that it doesn't measure itself, in nanoseconds.
+    # The part of the cost of recording a span or a step that the recording itself doesn't measure, in nanoseconds.
     cdef double cost_outside_span
     cdef double cost_outside_step
 
@@ -191,13 +191,13 @@ cdef class SpanRegistry(Recording):
     # A context manager that is entered while the names of fetches are read.
     cdef public object description_guard
 
-    # By (session's index, owner, phase, detail).
+    # The statistics of spans, by (session's index, owner, phase, detail).
     cdef dict stats_by_name
-    # By id(hook).
+    # The statistics of hooks, by id(hook).
     cdef dict hooks
     cdef int64_t n_callers
     cdef dict sessions_by_origin
-    # For spans that belong to no session.
+    # The entry for spans that belong to no session.
     cdef SessionStats no_session
     # The runtime statistics of ended sessions, for reuse.
     cdef list free_runtime_stats

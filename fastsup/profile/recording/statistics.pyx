@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 
 SESSION = "session"
 RUNTIME = "runtime"
-# In the trace: a pass's work around its steps, such as opening its input.
+# The name in the trace of a pass's work around its steps, such as opening its input.
 AROUND = "around steps"
 
 
@@ -470,7 +470,7 @@ cdef class SpanRegistry(Recording):
         self.stats_by_id.append(stats)
         return stats
 
-    # Sessions.
+    # Methods for sessions.
 
     cdef SessionStats new_session(self, object origin):
         cdef SessionStats session = SessionStats()
@@ -549,7 +549,7 @@ cdef class SpanRegistry(Recording):
             self.free_runtime_stats.append(stats)
         return 0
 
-    # Hooks.
+    # Methods for hooks.
 
     cdef HookStats stats_of_hook(self, object hook):
         cdef HookStats known = self.hooks.get(id(hook))
@@ -602,7 +602,7 @@ cdef class SpanRegistry(Recording):
         if caller:
             self.end_caller(caller)
 
-    # The runtime.
+    # Methods for the runtime.
 
     cdef SpanStats runtime_stats(self, int64_t caller, object fetches, tuple names):
         """Returns the runtime's statistics for a caller's fetches, in runs in which hooks with these keys also fetch."""

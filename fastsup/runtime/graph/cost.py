@@ -36,7 +36,7 @@ _BATCH_SIZE_INPUT = {
     "ExperimentalMapAndBatchDataset": -3,
 }
 _FROM_DATASETS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional"})
-# The number of results of these doesn't depend on the number of their inputs.
+# Operations whose number of results doesn't depend on the number of their inputs.
 _RESIZING = ("Where", "Unique", "Tile", "Range", "Fill", "Ragged", "SparseFill", "Dynamic", "TensorArray", "TensorList")
 
 
@@ -50,7 +50,7 @@ class StepCost:
     def __init__(self, graph: ops.Graph) -> None:
         self._batch_size = _batch_size(graph)
         self._elements: dict[ops.Operation, list[float]] = {}
-        # For operations whose results have an unknown dimension: its value derived from the batch size.
+        # The value of an unknown dimension, derived from the batch size, for each operation whose results have one.
         self._rows: dict[ops.Operation, float] = {}
         for op in graph.get_operations():
             self._elements[op] = [self._elements_of(op, tensor) for tensor in op.outputs]
@@ -67,7 +67,7 @@ class StepCost:
         results = self._elements[op]
         sources = [self._count(tensor) for tensor in op.inputs]
         if op.type in _MATRIX_PRODUCTS:
-            # The products of m x k and k x n numbers, b times.
+            # The operation multiplies m x k numbers by k x n numbers, b times.
             batches = 1.0 if op.type == "MatMul" else self._batches_of(op)
             inner = sqrt(sources[0] * sources[1] / (results[0] * batches)) if results[0] else 0.0
             return float(2.0 * results[0] * inner / _FLOPS_PER_SEC)

@@ -27,7 +27,7 @@ _EVALUATED_AGAIN = frozenset(
         "_Arg",
     }
 )  # fmt: skip
-# These call the program's own functions, which may do anything.
+# Operations that call the program's own functions, which may do anything.
 _CALLS_PROGRAM = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
@@ -166,7 +166,7 @@ def _constant(nodes: dict[str, Any], source: str) -> int:
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 _TABLE_WRITERS = ("LookupTableInsert", "LookupTableImport", "LookupTableRemove")
-# These wait for other processes, or for the saving thread itself, so nothing may wait for them.
+# These operations wait for other processes, or for the saving thread itself, so nothing may wait for them.
 _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
 
 
@@ -198,7 +198,7 @@ def writes_variable(op: ops.Operation) -> bool:
     if op.type.startswith(_TABLE_WRITERS):
         return True
     if op.type in FUNCTION_CALLS:
-        # For example, a conditional that reads the global step.
+        # A function may only read, for example a conditional that reads the global step.
         find = partial(_definition, op.graph)
         if not any(function_writes(name, find, set()) for name in named_functions(op.node_def)):
             return False
@@ -262,8 +262,8 @@ Zeta _Arg
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"
-# These may fail because of some inputs: axes, sizes, indices. Constants and shapes aren't such inputs, because a step
-# in which they are wrong never runs.
+# Operations that may fail because of some inputs: axes, sizes, indices. Constants and shapes aren't such inputs,
+# because a step in which they are wrong never runs.
 _BY_ALL_BUT_THE_FIRST = """
 All Any ArgMax ArgMin BroadcastTo Cumprod Cumsum EuclideanNorm ExpandDims Gather GatherNd GatherV2 MatrixBandPart
 MatrixDiagPartV3 MatrixDiagV3 Max Mean Min MirrorPad OneHot Pad PadV2 Prod Reshape ResizeBilinear
@@ -280,7 +280,7 @@ _FAIL_BY_INPUTS = {
     "ConcatV2": slice(-1, None),
     "StridedSliceGrad": slice(0, 4),
 }
-# These may fail for integers that are zero or negative.
+# Operations that may fail for integers that are zero or negative.
 _FAIL_BY_INTEGERS = frozenset({"Div", "FloorDiv", "FloorMod", "Mod", "Pow", "TruncateDiv", "TruncateMod"})
 # The gradient of an embedding adds up its rows in segments. The segment numbers come from the look-up, which fails
 # earlier, or are numbers of unique rows.
@@ -303,7 +303,7 @@ class CanFail:
     def __init__(self, by_shapes: bool) -> None:
         self._by_shapes = by_shapes
         self._of_shapes: set[ops.Operation] = set()
-        # Operations whose numbers were rows of a look-up.
+        # Operations whose results were the row numbers of a look-up.
         self._looked_up: set[ops.Operation] = set()
 
     def __call__(self, op: ops.Operation) -> bool:

@@ -64,7 +64,7 @@ class GlobalStepWrites:
         reached = [writer for writer, after in self._descendants.items() if any(target in after for target in targets)]
         if not reached:
             return 0
-        # A feed in the middle of the graph may skip a writer, or change its increment.
+        # A feed in the middle of the graph may skip a writer, or change the writer's increment.
         if len(reached) > 1 or any(tensor.op.type not in _PLACEHOLDERS for tensor in fed_tensors):
             return UNKNOWN
         return self._added[reached[0]]
@@ -123,7 +123,7 @@ class GlobalStepWrites:
         """Returns the non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
         context = op._get_control_flow_context()
         while context is not None and context.IsXLAContext():
-            context = context.outer_context  # A call that XLA compiles has one, and always runs.
+            context = context.outer_context  # A call that XLA compiles has such a context, and always runs.
         if context is not None:
             return UNKNOWN
         if op.type in FUNCTION_CALLS:
@@ -163,11 +163,11 @@ def track_global_step(session: Any) -> Any:
     try:
         variable = training_util.get_global_step(session.graph)
     except TypeError:
-        return None  # Another object with that name, such as the handle of a variable.
+        return None  # Another object has that name, such as the handle of a variable.
     if variable is None:
         return None
     if not isinstance(variable.op, ops.Operation):
-        return None  # One variable on several devices, which a strategy keeps equal.
+        return None  # The step is one variable on several devices, which a strategy keeps equal.
     if not session._tracks_global_step:
         session._track_global_step(GlobalStepWrites(session.graph, variable))
     return variable

@@ -18,7 +18,7 @@ from fastsup.runtime.graph.operations import (
     nodes_of_functions,
 )
 
-# The placer puts these on the device of the tensor that they describe.
+# Operations that the placer puts on the device of the tensor that they describe.
 _OF_METADATA = frozenset({"Shape", "Size", "Rank"})
 
 
@@ -216,7 +216,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
 
 def _cores() -> int:
     """Returns the number of processor cores that this process may use."""
-    # Not on macOS.
+    # macOS doesn't have this function.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -233,8 +233,8 @@ class _Nesting:
 
     def _threads_of(self, node: Any, held: int) -> int:
         if node.op in PLAIN_CALLS and held:
-            # The function isn't inlined there. TensorFlow's ordinary executor runs it, and its conditionals wait
-            # without blocking a thread.
+            # Inside a conditional, the function isn't inlined. TensorFlow's ordinary executor runs it, and its
+            # conditionals wait without blocking a thread.
             return held + 1
         inside = held + (node.op in CONDITIONALS)
         names = called_functions(self._graph, node)

@@ -69,7 +69,7 @@ def snapshot_of(graph: ops.Graph, tensors: Iterable[Any], is_remote: bool = Fals
     uses = _uses(graph, {resource_identity(handle) for handle in handles if handle is not None})
     before = [use.read_without_copy for use in uses.values() if use.has_rows and use.read_without_copy]
     if is_remote:
-        # Their operations on rows would copy a value that is read without a copy.
+        # On a remote engine, operations on rows would copy a value that is read without a copy.
         before = []
     of_tensors = [None if handle is None else uses[resource_identity(handle)] for handle in handles]
     return Snapshot([use is not None and use.is_shared(is_remote) for use in of_tensors], before)

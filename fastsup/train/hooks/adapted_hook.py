@@ -96,8 +96,8 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
         # Number of this session's runs, and the global step after the last run in which this hook was called.
         self._runs = 0
         self._has_begun = False
-        # Whether the session calls it only in runs in which it may be due, and whether the schedule is for a hook with
-        # fetches.
+        # Whether the session calls this hook only in runs in which it may be due, and whether the schedule is for a
+        # hook with fetches.
         self._is_skipped = False
         self._is_for_fetches = False
         # Serializes the runs of several threads. The hook may run the session itself.
@@ -153,7 +153,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
 
     def _begin_loop(self, session: Any) -> None:
         if self._has_begun:
-            return  # Another thread was first.
+            return  # Another thread has already begun the loop.
         step = self._runs if self._global_step_tensor is None else session.run(self._global_step_tensor)
         self._loop.session = session
         self._loop._begin(self._runs, int(step))
@@ -175,7 +175,7 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
             if self._is_skipped or hook._is_due(self._runs - 1, step):
                 step = int(self._step_after_run(run_context.session))
         if hook.fetches is not None and "value" not in results:
-            loop._move_to(self._runs, step)  # It is due in the next run, which fetches for it.
+            loop._move_to(self._runs, step)  # The hook is due in the next run, which fetches the values for the hook.
         else:
             if "value" in results:
                 loop.result_step = step

@@ -85,7 +85,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def begin(self) -> None:
         self._require_global_step()
-        for listener in self._listeners:  # Before any listener has started.
+        for listener in self._listeners:  # Check all listeners before any listener has started.
             if not hasattr(listener, "begin"):
                 raise AttributeError(
                     f"{type(listener).__name__!r} object has no attribute 'begin': listeners must be "
@@ -131,7 +131,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         super().after_run(run_context, run_values)
 
     def end(self, session: Any) -> None:
-        # Here, a background write would have to be waited for anyway.
+        # Don't write in the background here, because the end would have to wait for the write anyway.
         async_save, self._async_save = self._async_save, False
         try:
             ends = [self._finish_background_write, self._save_last]

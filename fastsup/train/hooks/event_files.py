@@ -203,7 +203,7 @@ class ProfilerHook(NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
         show_memory: bool = False,
     ) -> None:
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
-        SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before any file is created.
+        SecondOrStepTimer(save_secs, save_steps)  # This refuses both or neither, before any file is created.
         super().__init__(save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = compiled_timer(self._timer)
 

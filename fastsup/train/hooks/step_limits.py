@@ -115,7 +115,7 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
         try:
             last_step = math.ceil(self._last_step)
         except (OverflowError, ValueError):
-            # Infinity or NaN.
+            # The last step is infinity or NaN.
             last_step = 0 if self._last_step < 0 else _NEVER
         except TypeError:
             return False

@@ -58,7 +58,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         return super().before_run(run_context)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Another thread's run may have made the request.
+        # The run of another thread may have made the request.
         is_due = self._should_trigger and run_values.results is not None
         if is_due and not self._last_writer.is_another(self._last_writer.asked_after):
             self._last_writer.note_write()

@@ -59,7 +59,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Called in sessions without schedules. Other sessions count their runs.
+        # Sessions without schedules call this. Other sessions count their runs.
         self._calls += 1
 
     def end(self, session: Any) -> None:
@@ -121,7 +121,7 @@ class _Watch:
             "The log shows each thread's position.",
         )
         if self._coord is not None:
-            # For loops that call should_stop(), and for other session classes.
+            # Report the error to the coordinator, for loops that call should_stop() and for other session classes.
             with self._coord.stop_on_exception():
                 raise error
         if isinstance(self._session, Session):

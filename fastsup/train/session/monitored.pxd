@@ -2,8 +2,8 @@ from cython cimport final
 
 from fastsup.train.engine cimport RunRequest, StepEngine
 
-# The fields of the wrapped sessions that each step reads: compiled, so that it compares and reads them without a
-# look-up.
+# The fields of the wrapped sessions that each step reads. They are compiled, so that a step compares and reads them
+# without a look-up.
 cdef class WrappedBase:
     cdef public object _sess
     cdef public bint _wrapped_is_stoppable

@@ -154,7 +154,7 @@ cdef class MonitoredSessionBase:
         except Exception as error:
             if not chain.outermost._recovers_from(error):
                 raise
-        # Run in a new session, which the outermost session creates.
+        # Run the step in a new session, which the outermost session creates.
         return self.step_through(request)
 
     cdef object step_through(self, RunRequest request):
@@ -322,7 +322,7 @@ cdef object own_copy(object fetches):
     if attributes is not None:
         copied = copy(fetches)
         for name, value in attributes:
-            # This also works for frozen classes.
+            # This function also works for frozen classes.
             PyObject_GenericSetAttr(copied, name, own_copy(value))
         return copied
     return fetches
@@ -382,7 +382,7 @@ cdef class SteppingFunction:
             return 0
         runner = chain.engine.runner
         if self.plans is not runner.cache.plans:
-            # The session is new, or dropped its plans.
+            # The session is new, or has dropped its plans.
             if not runner.lifetime.open:
                 return 0
             self.plan = runner.find_plan(self.fetches, feed_dict, False)
@@ -390,7 +390,7 @@ cdef class SteppingFunction:
         elif self.plan is not None:
             runner.finder.put_first(self.plan)
         if self.plan is not None and self.plan.callable is None:
-            self.plans = None  # This plan isn't the one to run. That plan is created in the run.
+            self.plans = None  # This isn't the plan to run. The run creates the right plan.
         elif self.plan is not None and self.plan.cached_fetches is None:
             runner.finder.know_plan_by(self.plan, self.fetches, feed_dict)
         return 0

@@ -268,7 +268,7 @@ class _MonitoredSession(MonitoredSessionBase):
         by_signal = is_by_signal(exception_type)
         # A session that a signal interrupted during a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:
-            # The exception then propagates and ends the program.
+            # After this, the exception propagates and ends the program.
             try:
                 self._end_and_close(None)
             except BaseException as error:
@@ -279,7 +279,7 @@ class _MonitoredSession(MonitoredSessionBase):
         try:
             if exception_type and not by_signal:
                 report_error(self._hooks, None, exception_value)
-        finally:  # A hook may interrupt the program there.
+        finally:  # A hook may interrupt the program while it receives the error.
             self._close_internal(exception_type)
         return exception_type is None
 

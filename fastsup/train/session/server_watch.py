@@ -63,7 +63,7 @@ class _ServerWatch:
             return None
         if session.gate.running > 0 or session.gate.closed:
             return session.runs_ended, session.gate.passed
-        return object()  # Nothing waits. This differs from every other value.
+        return object()  # No step waits. The new object differs from every other value.
 
     def _when_still(self, seen: Any) -> bool:
         session = self._session()
@@ -83,7 +83,7 @@ class _ServerWatch:
                 if self._goes_on(seen):
                     return True
         except errors.OpError as error:
-            # They do answer. If there is an error, the step itself will raise it.
+            # The servers do answer. If there is an error, the step itself will raise it.
             logging.debug("The servers of %s answer with an error: %s", session.sess_str, error)
             self._probe = None
             return True
@@ -96,7 +96,7 @@ class _ServerWatch:
         silent = silent_tasks(tasks)
         if self._goes_on(seen):
             return True
-        # The port of a stopped process answers. Then it may be any task except this one.
+        # The port of a stopped process answers. If no task is silent, any task except this one may be the stopped one.
         suspects = silent or {address: name for address, name in tasks.items() if not target.endswith(f"//{address}")}
         ended = end_connections(suspects)
         if tasks and not ended:

@@ -300,7 +300,7 @@ class ModelRestore:
         self._restorer = CheckpointRestorer(self._restore, self._prepare)
 
     def _prepare(self) -> None:
-        # Before each attempt, so that no value of a failed attempt remains in the model.
+        # Initialize before each attempt, so that no value of a failed attempt remains in the model.
         if self._partial and self._initialize is not None:
             self._initialize(self._session)
         if self._saved_model_initializers:
@@ -344,7 +344,7 @@ class ModelRestore:
                 limit_text(max_wait_secs),
             )
             time.sleep(max(0.0, poll_secs))
-            # Without a pause, the sum of the pauses remains 0, so the clock also counts.
+            # If poll_secs is 0, the sum of the pauses remains 0, so the clock also counts.
             waited = max(waited + poll_secs, log.waited())
 
 
@@ -586,7 +586,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master
         session = Session(master, graph=self._graph, config=config, executor=self._executor)
-        # From the first run on, so that the count includes every step that is running when a loop starts.
+        # Track the step from the first run on, so that the count includes every step that is running when a loop
+        # starts.
         track_global_step(session)
         return session
 
@@ -628,7 +629,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, str | None]:
         """Creates a session and restores a checkpoint if there is one. Returns (session, checkpoint path or None)."""
-        # Initializing a TPU clears its memory, so it precedes the restore.
+        # Initializing a TPU clears the TPU's memory, so the initialization precedes the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:

@@ -67,7 +67,7 @@ class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: 
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
-# The argument of `recover_from`.
+# The function that was passed to `recover_from`.
 _preemption_errors: Callable[[], tuple[type[Exception], ...]] = tuple
 
 _ADVICE = (
@@ -315,9 +315,9 @@ class RecoverableSession(WrappedSession):
         self._sess_creator = sess_creator
         self._failed_steps = FailureRow(max_recoveries, "failures, without a step that ran in between,", logging)
         self._failed_saves = FailureRow(max_recoveries, "failed saves", logging)
-        # Whether a step has run with its hooks in the session. For sessions that don't count steps.
+        # Whether a step has run with its hooks in the session. Used for sessions that don't count steps.
         self._has_run_step = False
-        # The last error, after which the session gave up.
+        # The last error, if the session gave up after it.
         self._given_up_with: Exception | None = None
         # The error for which the last session was abandoned, until a new one is created.
         self._lost_with: Exception | None = None
@@ -350,10 +350,10 @@ class RecoverableSession(WrappedSession):
         Returns:
           Seconds to wait before the next try.
         """
-        # A signal that arrived during hook calls, which it doesn't interrupt.
+        # Raise a signal that arrived during hook calls, because signals don't interrupt these calls.
         raise_pending()
         if error is self._given_up_with:
-            raise error  # It comes here again from the run that wanted a session.
+            raise error  # The error arrives here again from the run that needed a session.
         self._lost_with = error
         row = self._failed_saves if is_failed_save(error) else self._failed_steps
         try:
@@ -380,7 +380,7 @@ class RecoverableSession(WrappedSession):
             self._sess = self._create_session()
             return False
         except Exception:
-            return True  # should_stop() answers, it doesn't raise: the next run does.
+            return True  # should_stop() doesn't raise the error. The next run will.
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs one step, again in a new session as long as it is preempted."""
@@ -424,15 +424,16 @@ class RecoverableSession(WrappedSession):
         return True
 
     def _give_up_session(self, occasion: str, error: Exception) -> None:
-        # A new session, and reads in it, have got nowhere: only a step with its hooks ends a row of failures. A step
-        # doesn't make the disk better: only a save ends a row of failed saves.
+        # A new session, and reads in it, don't count as progress: only a step with its hooks ends a sequence of
+        # failures. A step doesn't show that the disk works again: only a save ends a sequence of failed saves.
         steps, saves = _ended_in(self._sess)
         if steps or self._has_run_step:
             self._failed_steps.end()
         if saves:
             self._failed_saves.end()
         try:
-            # First the cause: the session of a cluster that has lost a task may take 10 seconds to close.
+            # Report the cause first, because the session of a cluster that has lost a task may take 10 seconds to
+            # close.
             delay = self._count_failure(occasion, error)
         finally:
             self.close()
@@ -453,7 +454,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         # The recorder of the session's runs and its description in a profile, set by the monitored session.
         self.profiler: Any = None
         self.opened: Any = None
-        # The coordinator and the innermost session of the latest session. None after it is closed.
+        # The coordinator and the innermost one of the latest nested sessions. None after the session is closed.
         self.coord: Any = None
         self.tf_sess: Any = None
         # A session that failed to initialize, until it is closed. The program may have caught the error, so hooks can

@@ -115,7 +115,8 @@ class Sessions:
                 raise
             log_failed_end("Supervisor", error)
         finally:
-            # Cancels steps that are still waiting, for example for a queue. Nothing depends on the session now.
+            # Closing the session cancels steps that are still waiting, for example for a queue. Nothing depends on the
+            # session now.
             with contextlib.suppress(Exception):
                 session.close()
             stop_signals.release(held)
@@ -208,7 +209,7 @@ class Sessions:
             close = log.close
         finally:
             warn_of_leaked_threads(awaited, self.stop_grace_secs)
-            # After the threads have ended, because they write events.
+            # Close the writer after the threads have ended, because they write events.
             if close_summary_writer:
                 close()
 
@@ -252,7 +253,7 @@ class EventLog:
             return
         # A closed FileWriter writes nothing, and warns about each event.
         if getattr(writer, "_closed", None) is not True:
-            # No step, because the session from which to read it may be closed.
+            # Leave the step out, because the session from which to read it may be closed.
             writer.add_session_log(_SessionLog(status=_SessionLog.STOP))
             writer.close()
         # A reopened writer starts another file, which also needs the graph.

@@ -297,7 +297,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         self._coord = coordinator.Coordinator()
         self._sessions = Sessions(self, init_fn, profiler, handle_signals, stop_grace_secs, stray_threads == "warn")
         with self._graph.as_default():
-            # In TensorFlow's order, which determines the names of the new operations.
+            # Create the elements in TensorFlow's order, which determines the names of the new operations.
             self._init_ready_op(ready_op, ready_for_local_init_op)
             self._init_init_op(init_op, init_feed_dict)
             self._init_local_init_op(local_init_op)
@@ -315,7 +315,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         self._verify_setup()
         if async_save:
             add_reads_without_copy(self._graph)
-        # Creates a directory and a thread, so it follows all checks.
+        # This creates a directory and a thread, so it follows all checks.
         makes_writer = summary_writer is self.USE_DEFAULT
         if makes_writer or not is_chief:
             summary_writer = tf_summary.FileWriter(self._logdir) if self._logdir else None
@@ -496,7 +496,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
                 global_step = training_util.global_step(sess, self.global_step)
         self._summary_writer.add_summary(summary, global_step)
 
-    # TensorFlow's old names.
+    # The methods under TensorFlow's old names.
     PrepareSession = prepare_or_wait_for_session
     StartStandardServices = start_standard_services
     StartQueueRunners = start_queue_runners

@@ -26,7 +26,7 @@ def replacements(polymorphic_function: ModuleType) -> Iterator[Replacement]:
         key_of=_code_of,
         origin_of=_origin_of,
         session_info_of=_runner_of,
-        # In another function, it is traced.
+        # A call within another function is traced, and isn't a step.
         is_a_step=polymorphic_function.context.executing_eagerly,
     )
     yield polymorphic_function.Function, "__call__", replaced

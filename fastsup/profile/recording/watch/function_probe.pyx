@@ -17,7 +17,7 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.tracing import signature_text
 
-# Maximum number of one function's traces, and reasons why TensorFlow runs it, that have their own rows.
+# Maximum number of one function's traces that have their own rows, and of reasons why TensorFlow runs the function.
 cdef Py_ssize_t MAX_ROWS = 32
 
 # The rows of a call before its trace is known, and of traces beyond the limit.
@@ -32,7 +32,7 @@ cdef class FunctionProbe(CallProbe):
     cdef object function
     # The cached call of the last call.
     cdef CachedCall latest
-    # By id of a lifted step: a weak reference to it, and its statistics.
+    # For each lifted step, by id: a weak reference to it, and its statistics.
     cdef dict stats_by_step
     # The reasons that have a row.
     cdef set reasons
@@ -54,7 +54,7 @@ cdef class FunctionProbe(CallProbe):
         if reason is not None or context.executing_eagerly():
             self.charge_to(self.stats_by_tensorflow(why_not_lifted_here() if reason is None else reason))
         else:
-            # It is traced into another function.
+            # The call is traced into another function.
             fs_step_uncount(trace_of_this_thread(self.recorder))
             self.charge_to(self.stats_of_phase(TRACING))
 

@@ -133,7 +133,7 @@ def timed_batch_part(function: _Method, phase: str) -> _Method:
 
 # Keras's methods that are passes, and the function that each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
-# Their phases in the whole program.
+# The phases of these passes in a profile of the whole program.
 _PHASES = {"fit": "train", "evaluate": "evaluate", "predict": "predict"}
 _MODES = ("train", "test", "predict")
 _EVENTS = (
@@ -141,20 +141,20 @@ _EVENTS = (
     *("on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"),
     *(f"on_{mode}_{event}" for mode in _MODES for event in ("begin", "end", "batch_begin", "batch_end")),
 )
-# The spelling of backend names.
+# Keras's backend names as a profile spells them.
 _BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": BY_PYTORCH}
 _KERAS_2 = "TensorFlow (Keras 2)"
 # The attribute that `fastsup.keras.accelerate` sets on a model.
 _ACCELERATION = "_fastsup_acceleration"
-# The attribute of an iterator over epochs with its `TimedInput`.
+# The attribute that holds the `TimedInput` of an iterator over epochs.
 _TIMED_INPUT = "_fastsup_timed_input"
-# Closes an iterator.
+# The value that marks the end of an iterator.
 _END = object()
-# Takes a batch from a Python iterator.
+# Takes a batch from a Python iterator, and records the wait.
 _wait: Callable[[Iterator[Any]], Any] = timed_batch_part(lambda batches: next(batches, _END), INPUT_WAIT)
-# Converts logs to numbers.
+# Records the conversion of logs to numbers.
 _timed_logs = functools.partial(timed_batch_part, phase=LOGS)
-# Takes the first batch of an epoch.
+# Takes the first batch of an epoch, and records the time as opening the input.
 _first = timed(next, OPEN_INPUT)
 
 
@@ -349,7 +349,7 @@ def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def recorded(self: Any) -> Iterator[Any]:
         batches = method(self)
-        # The others, without a fastsup frame in between.
+        # Return the remaining batches without a fastsup frame in between.
         return itertools.chain(first_of(self, batches), batches)
 
     return recorded

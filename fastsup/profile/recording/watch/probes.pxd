@@ -34,7 +34,7 @@ cdef class PassProbe(RecorderProbe):
     cdef RecorderProbe of_threads
     # The methods of callbacks that are replaced.
     cdef list timed_methods
-    # The `TimedInput`s that it takes batches from, each with the wait before the pass.
+    # The `TimedInput`s that the pass takes batches from, each with the wait before the pass.
     cdef list inputs
     # True if steps are skipped, so that the waits in them aren't counted.
     cdef bint skips_waits

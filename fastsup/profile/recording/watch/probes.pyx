@@ -74,7 +74,7 @@ def recorded_calls(method, str phase not None, key_of, origin_of, session_info_o
         `Recorder.new_caller`.
       is_a_step: function without arguments that returns False if a call isn't a step, or None if each call is one.
     """
-    # By the key, which is kept alive, because the id of a deleted object may be reused.
+    # The probes by key. The keys are kept alive, because the id of a deleted object may be reused.
     cdef dict probes = {}
 
     @functools.wraps(method)

@@ -75,7 +75,7 @@ class TimedInput:
     def __del__(self) -> None:
         waits = vars(self).get("_waits")
         if waits is not None and not sys.is_finalizing():
-            with context.eager_mode():  # It may be deleted while a graph is built.
+            with context.eager_mode():  # The object may be deleted while a graph is built.
                 tf.raw_ops.DestroyResourceOp(resource=waits, ignore_lookup_error=True)
 
     def read(self) -> InputWait:

@@ -96,7 +96,7 @@ class Traces:
     """The traces so far, from which a new one is distinguished."""
 
     def __init__(self) -> None:
-        # By label: a weak reference to the Python function, and the leaves of its last signatures.
+        # For each label: a weak reference to the Python function, and the leaves of its last signatures.
         self._known: dict[str, tuple[Any, list[dict[str, str]]]] = {}
         self._details: set[str] = set()
 
@@ -133,7 +133,7 @@ class Traces:
         if reference() is not function:
             self._known[label] = (_reference(function), [signature])
             return f"{label}: {MADE_AGAIN}"
-        # Among those that differ least, the last one.
+        # Choose the last one of the signatures that differ least.
         closest = min(
             reversed(signatures), key=lambda other: sum(other.get(place) != text for place, text in signature.items())
         )
@@ -147,7 +147,7 @@ class Traces:
 def _reference(function: Any) -> Any:
     try:
         return weakref.ref(function)
-    except TypeError:  # A callable without weak references.
+    except TypeError:  # A callable need not support weak references.
         return functools.partial(lambda held: held, function)
 
 
