@@ -41,9 +41,8 @@ typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 
 /* The statistics of one kind of span, for example of one phase of a hook. */
 typedef struct {
-    int32_t id; /* first, to share a cache line with the histogram's count */
-    int32_t
-        aside; /* 1 for spans in threads that work while the loop runs, whose time isn't part of the log's time */
+    int32_t id;    /* first, to share a cache line with the histogram's count */
+    int32_t aside; /* 1 for spans in threads that work while the loop runs, whose time isn't part of the log's time */
     fs_histogram times;
 } fs_span_stats;
 
