@@ -454,7 +454,7 @@ def test_the_wait_is_logged_at_growing_intervals(
     (third,) = [message for message in tf_log.messages if message.endswith("; 30 s so far, 2000 s at most.")]
     assert "Variables not initialized: a, b" in third
     assert "Variables not initialized: a, b" in raised.value.message
-    assert "this process alone" in raised.value.message
+    assert "in this process" in raised.value.message
     assert len(clock.slept) == 200
 
 
