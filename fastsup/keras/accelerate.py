@@ -53,7 +53,7 @@ class _MakeLifted:
     """
 
     def __init__(self, acceleration: Acceleration, kind: str, model: Any, original: Callable[..., Any]) -> None:
-        self.original = original
+        self._fastsup_original = original
         self._acceleration, self._kind, self._model = acceleration, kind, model
 
     def __call__(self, force: bool = False) -> Any:
@@ -69,7 +69,7 @@ class _MakeLifted:
         if getattr(model, attribute) is not None and not force:
             return getattr(model, attribute)
         setattr(model, attribute, None)
-        self.original()
+        self._fastsup_original()
         setattr(model, attribute, self._acceleration._lift(self._kind, model, getattr(model, attribute)))
         return None
 
@@ -99,10 +99,7 @@ class Acceleration:
         model = self._model()
         for kind in KINDS:
             name = f"make_{kind}_function"
-            make = getattr(model, name)
-            if isinstance(make, _MakeLifted):
-                make = make.original
-            made = _MakeLifted(self, kind, model, make)
+            made = _MakeLifted(self, kind, model, original_of(getattr(model, name)))
             object.__setattr__(model, name, made)
             # A running call may be reading the function from the model for each batch.
             if getattr(model, f"{kind}_function") is not None:

@@ -14,6 +14,7 @@ import keras
 from keras.src.backend.common.global_state import get_global_attribute
 
 from fastsup.eager.function import lifted_function, tf_function
+from fastsup.keras.calls import original_of
 
 __all__ = ["replace_metrics_methods"]
 
@@ -29,7 +30,7 @@ def replace_metrics_methods(model: Any, acceleration: Any) -> None:
       acceleration: its `Acceleration`.
     """
     for name, kind in (("reset_metrics", _Reset), ("get_metrics_result", _Result)):
-        method = getattr(getattr(model, name), "original", getattr(model, name))
+        method = original_of(getattr(model, name))
         if getattr(method, "__func__", None) is getattr(keras.Model, name):
             object.__setattr__(model, name, kind(method, acceleration))
 
@@ -43,31 +44,34 @@ class _LiftedMethod:
     """
 
     def __init__(self, original: MethodType, acceleration: Any) -> None:
-        self.original = original
+        self._fastsup_original = original
         self._acceleration = acceleration
         self._secs = 0.0
-        self._function: Any = None
-        # The metrics for which the function was created, each with its variables.
-        self._state: list[Any] = []
+        # The metrics with their variables, their ids, and the function for them. They are replaced together, because
+        # several threads may call this object.
+        self._lifted: tuple[list[Any], list[int], Any] = [], [], None
 
     def __call__(self) -> Any:
         """Does as Keras's method."""
-        model: Any = self.original.__self__
+        original = self._fastsup_original
+        model: Any = original.__self__
         metrics = model.metrics
         state = self._state_of(metrics) if self._acceleration.lifts_metrics(model) else None
         if not state or get_global_attribute("stateless_scope") is not None:
-            return self.original()
-        if self._function is None or list(map(id, state)) != list(map(id, self._state)):
+            return original()
+        _, ids, function = self._lifted
+        now = list(map(id, state))
+        if now != ids:
             if self._secs < _WORTH_SECS:
                 started = time.perf_counter()
-                result = self.original()
+                result = original()
                 self._secs += time.perf_counter() - started
                 return result
-            function = tf_function(lambda: self._on_each(metrics), autograph=False)
-            self._function = lifted_function(function, self._acceleration.executor, "silent")
-            self._function.__name__ = f"{model.name}.{self.original.__name__}"
-            self._secs, self._state = 0.0, state
-        return self._run(model, metrics)
+            traced = tf_function(lambda: self._on_each(metrics), autograph=False)
+            function = lifted_function(traced, self._acceleration.executor, "silent")
+            function.__name__ = f"{model.name}.{original.__name__}"
+            self._secs, self._lifted = 0.0, (state, now, function)
+        return self._run(model, metrics, function)
 
     def _state_of(self, metrics: list[Any]) -> list[Any] | None:
         """Each metric with its variables; None if a metric may do anything when its method is called."""
@@ -84,7 +88,7 @@ class _LiftedMethod:
     def _on_each(self, metrics: list[Any]) -> Any:
         raise NotImplementedError
 
-    def _run(self, model: Any, metrics: list[Any]) -> Any:
+    def _run(self, model: Any, metrics: list[Any], function: Any) -> Any:
         raise NotImplementedError
 
 
@@ -98,8 +102,8 @@ class _Reset(_LiftedMethod):
         for metric in metrics:
             metric.reset_state()
 
-    def _run(self, model: Any, metrics: list[Any]) -> None:
-        self._function()
+    def _run(self, model: Any, metrics: list[Any], function: Any) -> None:
+        function()
 
 
 class _Result(_LiftedMethod):
@@ -114,8 +118,8 @@ class _Result(_LiftedMethod):
     def _on_each(self, metrics: list[Any]) -> list[Any]:
         return [metric.result() for metric in metrics]
 
-    def _run(self, model: Any, metrics: list[Any]) -> Any:
-        results = zip(metrics, self._function(), strict=True)
+    def _run(self, model: Any, metrics: list[Any], function: Any) -> Any:
+        results = zip(metrics, function(), strict=True)
         return keras.Model.get_metrics_result(_WithResults(model, [_Known(metric.name, it) for metric, it in results]))
 
 
