@@ -8,11 +8,11 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any, ParamSpec, TypeVar
 
-from fastsup.core.errors import safe_repr
+from fastsup.core.errors import is_from_call, safe_repr
 
 __all__ = [
     "check_choice",
@@ -24,7 +24,6 @@ __all__ = [
     "check_no_pattern",
     "check_number",
     "check_plain_function",
-    "check_position",
     "check_range",
     "check_step_function",
     "check_takes",
@@ -36,6 +35,7 @@ __all__ = [
     "misspelt_callbacks",
     "path_argument",
     "pattern_in",
+    "runs_several",
     "suggest_keywords",
     "why_begin_failed",
     "why_no_loop_hook",
@@ -139,24 +139,6 @@ def path_argument(name: str, value: Any, what: str) -> Any:
         return os.fspath(value)
     except TypeError as error:
         raise TypeError(f"{error}: {name}={value!r} must be the path of a {what}.") from None
-
-
-def check_position(state: Any, names: Collection[str], kind: str) -> None:
-    """Rejects the saved position of batches of another kind.
-
-    Args:
-      state: the saved position.
-      names: the names that the position of this kind of batches has.
-      kind: the kind of batches, for the message.
-
-    Raises:
-      ValueError: If a name is missing.
-    """
-    if not isinstance(state, Mapping) or any(name not in state for name in names):
-        raise ValueError(
-            f"The checkpoint has the position of other batches, {state!r:.200}, than those of {kind}. Resume with the "
-            "same kind of data, or use another directory."
-        )
 
 
 def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
@@ -279,6 +261,15 @@ def check_plain_function(name: str, function: Any) -> None:
     ):
         if is_kind(function):
             raise TypeError(f"{name} must be a function whose call runs its body, got {function!r}: it is {kind}.")
+
+
+def runs_several(step: Any) -> bool:
+    """Returns True if a step's class has a method `run_steps`. An object may have attributes of any name.
+
+    Args:
+      step: the step.
+    """
+    return hasattr(type(step), "run_steps")
 
 
 def check_step_function(step: Any, remedy: str = _STEP_REMEDY) -> None:
@@ -527,8 +518,7 @@ def suggest_keywords(function: Callable[_Arguments, _Result]) -> Callable[_Argum
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                # The call itself failed, not the function.
+            if is_from_call(error):
                 names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
                 hint = next((did_you_mean(name, names) for name in kwargs if name not in names), "")
                 error.args = (f"{error}.{hint}" if hint else str(error),)

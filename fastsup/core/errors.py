@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["add_note", "end_all_hooks", "notify_hooks", "safe_repr"]
+__all__ = ["add_note", "end_all_hooks", "is_from_call", "notify_hooks", "safe_repr"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -33,6 +33,15 @@ def add_note(error: BaseException, text: str) -> None:
     except Exception as failure:
         # An error that accepts no attributes is still raised unchanged.
         _logger.debug("Can't add a note to the error: %s", failure)
+
+
+def is_from_call(error: TypeError) -> bool:
+    """Returns True if a call didn't accept its arguments. If the called function raised the error, returns False.
+
+    Args:
+      error: the error. The caller has caught it in the function that makes the call.
+    """
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def safe_repr(value: Any) -> str:

@@ -14,6 +14,7 @@ from cython cimport final
 from libc.math cimport HUGE_VAL, NAN
 from libc.stdint cimport int64_t
 
+from fastsup.core.checks import runs_several
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_NOTHING_DUE, FS_STEP_FAILED, FS_STEP_RAISED, fs_drive_call_due, fs_drive_failed, fs_drive_is_done,
@@ -286,8 +287,8 @@ cdef Stepper stepper_for(fs_drive* drive, object function, Probe probe):
     cdef size_t i
     if drive.step is not NULL:
         stepper = NativeStep()
-    # Look in the class, because an object may have attributes of any name. Recorded steps run one by one.
-    elif not probe.records and hasattr(type(function), "run_steps"):
+    # Recorded steps run one by one.
+    elif not probe.records and runs_several(function):
         stepper = in_blocks = BlockStep()
         in_blocks.function = function
         in_blocks.run_steps = function.run_steps

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fastsup.core.checks import check_plain_function, check_position, check_takes, suggest_keywords
-from fastsup.steps.batch_call import BatchCall
+from fastsup.core.checks import check_plain_function, check_takes, suggest_keywords
+from fastsup.steps.batch_call import BatchCall, check_position
 
 __all__ = ["Epochs", "bind_batches", "has_batches"]
 

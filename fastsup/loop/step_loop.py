@@ -11,7 +11,7 @@ from typing import Any
 
 import fastsup.core
 from fastsup.common.errors import FailureRow, is_preemption
-from fastsup.core.checks import check_flag, check_fuse
+from fastsup.core.checks import check_flag, check_fuse, runs_several
 from fastsup.loop.checkpoint import CheckpointHook, restore_newest
 from fastsup.loop.checkpoints import Checkpoints
 from fastsup.loop.session_hooks import with_session_hooks
@@ -79,15 +79,15 @@ class StepLoop(fastsup.core.StepLoop):
         hooks = with_session_hooks(hooks, step)
         #: The iterator of batches of a step made by `fastsup.bind_batches`; None for any other step.
         self.batches: Any = getattr(step, "batches", None)
-        # The steps of `fastsup.steps` use this, so that this module imports neither them nor TensorFlow.
         self._why_single = "the step runs one step per call"
+        # The steps of `fastsup.steps` have this method, so that this module imports neither them nor TensorFlow.
         if hasattr(type(step), "fuse_steps"):
             fusable: Any = step
             if fuse == "never":
                 self._why_single = 'fuse="never"'
             else:
                 step = fusable.fuse_steps(fuse)
-        elif fuse == "always" and not hasattr(type(step), "run_steps"):
+        elif fuse == "always" and not runs_several(step):
             raise RuntimeError(
                 f"{step!r} can't run several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
                 'function with jit_compile=True, and its class has no method run_steps. With fuse="auto", steps '
@@ -121,7 +121,7 @@ class StepLoop(fastsup.core.StepLoop):
     @property
     def fused(self) -> bool:
         """True if the loop currently runs many steps in one call when no hook is due between them."""
-        return getattr(self._step, "fused", hasattr(type(self._step), "run_steps")) is True
+        return getattr(self._step, "fused", runs_several(self._step)) is True
 
     @property
     def why_not_fused(self) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsup.core.checks import check_flag, check_position, suggest_keywords
+from fastsup.core.checks import check_flag, suggest_keywords
+from fastsup.steps.batch_call import check_position
 from fastsup.steps.rows import take_rows
 
 if TYPE_CHECKING:

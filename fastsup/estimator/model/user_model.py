@@ -18,7 +18,7 @@ from tensorflow.python.util import function_utils, nest
 
 from fastsup.common.absent_names import Keras2Hint
 from fastsup.core.checks import check_no_pattern
-from fastsup.core.errors import add_note
+from fastsup.core.errors import add_note, is_from_call
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
 from fastsup.estimator.config.tensorflow_names import v1
@@ -215,8 +215,7 @@ class UserModel:
             try:
                 return input_fn(**arguments)
             except TypeError as error:
-                if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                    # The call itself failed, not the function.
+                if is_from_call(error):
                     add_note(
                         error,
                         "An input_fn gets the arguments mode, params and config, if it has them. For other arguments, "
